@@ -22,7 +22,7 @@ COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy
 # Older cargos would fetch the whole index.
 SPARSE = {"CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse"}
 # The files of the C library.
-HIREDIS = ("alloc", "async", "hiredis", "net", "read", "sds", "sockcompat")
+HIREDIS = ("alloc", "async", "hiredis", "net", "read", "sds", "sockcompat", "ssl")
 TRIES = 3
 FETCH_SECONDS = 600
 
@@ -232,9 +232,10 @@ def java_program(library, folder):
 
 def rust_program(library, folder):
     copy(library, folder)
-    # Of all crates: they have much in common.
+    # One for all programs: their crates have much in common. Nobody debugs them.
     target = BUILT / "target"
-    fetch(["cargo", "build", "--quiet"], folder, CARGO_TARGET_DIR=str(target), **SPARSE)
+    settings = {"CARGO_TARGET_DIR": str(target), "CARGO_PROFILE_DEV_DEBUG": "0", **SPARSE}
+    fetch(["cargo", "build", "--quiet"], folder, **settings)
     return [target / "debug" / f"program-{library.name}"]
 
 
@@ -247,7 +248,7 @@ def c_program(library, folder):
         run(["cc", *own, "-lhiredis"], folder)
         return [folder / "program"]
     sources = [places[0] / f"{name}.c" for name in HIREDIS]
-    run(["cc", *own, "-I", places[0].parent, "-I", places[0], *sources], folder)
+    run(["cc", *own, "-DHAS_TLS", "-I", places[0].parent, "-I", places[0], *sources, "-lssl", "-lcrypto"], folder)
     return [folder / "program"]
 
 

@@ -35,11 +35,17 @@ IOREDIS = Library("ioredis", "node", ("ioredis@6.0.0",), "ioredis.js", topologie
 GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), "go_redis.go", topologies=True)
 JEDIS = Library("jedis", "java", ("redis.clients:jedis@8.0.2",), "Jedis.java", topologies=True)
 LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java", topologies=True)
-REDISSON = Library("redisson", "java", ("org.redisson:redisson@4.7.0",), "RedissonObjects.java", tls=False, topologies=True)
-REDIS_RS = Library("redis-rs", "rust", ("redis@1.8.1",), "redis_rs.rs", tls=False)
+REDISSON = Library("redisson", "java", ("org.redisson:redisson@4.7.0",), "RedissonObjects.java", topologies=True)
+# The same of both, so that they are built once.
+REDIS_CRATES = (
+    "redis+cache-aio+cluster-async+connection-manager+r2d2+tokio-native-tls-comp@1.8.1", "r2d2@0.8.10", "tokio+full@1.54.1",
+    "futures-util@0.3.31",
+)
+REDIS_RS = Library("redis-rs", "rust", REDIS_CRATES, "redis_rs.rs", topologies=True)
+REDIS_RS_ASYNC = Library("redis-rs-async", "rust", REDIS_CRATES, "redis_rs_async.rs", topologies=True)
 FRED = Library(
-    "fred", "rust", ("fred+i-scripts@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs",
-    own_lanes=True, tls=False,
+    "fred", "rust", ("fred+enable-native-tls+i-all@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs",
+    own_lanes=True, topologies=True,
 )
 BULLMQ = Library("bullmq", "node", ("bullmq@6.7.0", "ioredis@5.11.1"), "bullmq.js", tls=False)
 
@@ -57,7 +63,7 @@ LIBRARIES = [
         replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8", "redis.Z{", "&redis.Z{"),
     ),
     Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", topologies=True),
-    Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go"),
+    Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go", topologies=True),
     Library(
         "redsync", "go", ("github.com/go-redsync/redsync/v4@v4.18.1", "github.com/redis/go-redis/v9@v9.23.0"),
         "redsync.go", tls=False,
@@ -72,7 +78,8 @@ LIBRARIES = [
     before(LETTUCE, "lettuce-6", "io.lettuce:lettuce-core@6.8.1.RELEASE"),
     REDISSON,
     before(
-        REDISSON, "redisson-3", "org.redisson:redisson@3.45.1", replaced=("ReturnType.LIST", "ReturnType.MULTI"),
+        REDISSON, "redisson-3", "org.redisson:redisson@3.45.1",
+        replaced=("ReturnType.LIST", "ReturnType.MULTI", "api.stream.StreamMessageId", "api.StreamMessageId"),
     ),
     Library(
         "spring-data-redis", "java",
@@ -80,22 +87,19 @@ LIBRARIES = [
         topologies=True,
     ),
     REDIS_RS,
-    Library(
-        "redis-rs-async", "rust", ("redis+tokio-comp@1.8.1", "tokio+full@1.54.1", "futures-util@0.3.31"),
-        "redis_rs_async.rs", tls=False,
-    ),
+    REDIS_RS_ASYNC,
     FRED,
     # With the setting of Headgate that serves it best.
     before(FRED, "fred-brief-ids", *FRED.packages, own_lanes=False, settings=(("client_id_timeout", "100ms"),)),
     Library(
         "rslock", "rust", ("rslock+tokio-comp@0.10.0", "tokio+full@1.54.1", "futures-util@0.3.34"), "rslock.rs", tls=False,
     ),
-    Library("hiredis", "c", ("hiredis@3.5.0",), "hiredis_sync.c", tls=False, topologies=True),
-    Library("hiredis-async", "c", ("hiredis@3.5.0",), "hiredis_async.c", tls=False),
+    Library("hiredis", "c", ("hiredis@3.5.0",), "hiredis_sync.c", topologies=True),
+    Library("hiredis-async", "c", ("hiredis@3.5.0",), "hiredis_async.c", topologies=True),
     Library("hiredis-of-debian", "c", ("libhiredis-dev",), "hiredis_sync.c", of="hiredis", tls=False),
-    Library("redis-plus-plus", "cpp", ("redis++",), "redis_plus_plus.cpp", tls=False, brought=True),
+    Library("redis-plus-plus", "cpp", ("redis++",), "redis_plus_plus.cpp", tls=False, brought=True, topologies=True),
     Library("phpredis", "php", ("php-redis",), "phpredis.php", topologies=True),
-    Library("predis", "php", ("php-predis",), "predis.php", tls=False),
+    Library("predis", "php", ("php-predis",), "predis.php", topologies=True),
     Library("redis-rb", "ruby", ("ruby-redis",), "redis_rb.rb", topologies=True),
     Library("sidekiq", "ruby", ("ruby-sidekiq",), "sidekiq_jobs.rb", holds=10, tls=False),
     BULLMQ,

@@ -20,7 +20,11 @@ struct client {
     int expected; /* replies */
     int failed;
     int blocked;
-    bool is_nil; /* the last reply */
+    bool is_nil;        /* the last reply */
+    long long deadline; /* when hiredis wants to be told that time is up; 0: never */
+    int invalid;        /* keys that pushes have told of */
+    char cursor[32];    /* of the last SCAN */
+    size_t found;       /* keys by it */
 };
 
 /* ---- what hiredis wants of an event loop ---- */
@@ -48,6 +52,12 @@ static void want_no_write(void *client)
 static void forget(void *client)
 {
     ((struct client *)client)->reading = ((struct client *)client)->writing = false;
+    ((struct client *)client)->deadline = 0;
+}
+
+static void want_timer(void *client, struct timeval after)
+{
+    ((struct client *)client)->deadline = now_ms() + after.tv_sec * 1000 + after.tv_usec / 1000;
 }
 
 /* Runs the loop of one connection once, for so long at most. */
@@ -56,8 +66,13 @@ static void turn(struct client *client, int wait_ms)
     struct pollfd fd = {.fd = client->context->c.fd};
 
     fd.events = (short)((client->reading ? POLLIN : 0) | (client->writing ? POLLOUT : 0));
-    if (poll(&fd, 1, wait_ms) <= 0)
+    if (poll(&fd, 1, wait_ms) <= 0) {
+        if (client->deadline && now_ms() >= client->deadline) {
+            client->deadline = 0;
+            redisAsyncHandleTimeout(client->context);
+        }
         return;
+    }
     if (fd.revents & (POLLIN | POLLERR | POLLHUP))
         redisAsyncHandleRead(client->context);
     if (client->context && client->writing && fd.revents & POLLOUT)
@@ -110,6 +125,8 @@ static bool start(struct client *client)
     context->ev.addWrite = want_write;
     context->ev.delWrite = want_no_write;
     context->ev.cleanup = forget;
+    context->ev.scheduleTimer = want_timer;
+    secure(&context->c);
     redisAsyncSetConnectCallback(context, on_connected);
     redisAsyncSetDisconnectCallback(context, on_disconnected);
     while (client->context && !client->connected && now_ms() < end)
@@ -220,6 +237,14 @@ static void lists(void *argument, const char *key, struct answer *lines)
     ASK(client, "LRANGE %s 0 -1", key);
 }
 
+static void sorted_sets(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    ASK(client, "ZADD %s 1.5 a 2 b", key);
+    ASK(client, "ZRANGE %s 0 -1 WITHSCORES", key);
+}
+
 static void pipeline(void *argument, const char *key, struct answer *lines)
 {
     struct client *client = with_lines(argument, lines);
@@ -237,6 +262,82 @@ static void transaction(void *argument, const char *key, struct answer *lines)
     send_command(client, "SET %s 1", key);
     send_command(client, "INCR %s", key);
     ASK(client, "EXEC");
+}
+
+static void watch(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+    struct client *rival = with_lines(open_client(), lines);
+
+    for (int loses = 0; loses < 2; loses++) {
+        ASK(client, "SET %s 5", key);
+        ASK(client, "WATCH %s", key);
+        ASK(client, "GET %s", key);
+        if (loses)
+            ASK(rival, "SET %s 7", key);
+        send_command(client, "MULTI");
+        send_command(client, "SET %s 10", key);
+        send_command(client, "EXEC");
+        ASK(client, "GET %s", key);
+    }
+    close_client(rival);
+}
+
+static void functions(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    ASK(client, "FUNCTION LOAD REPLACE %s", FUNCTIONS);
+    for (int number = 7; number <= 8; number++)
+        ASK(client, "FCALL tested_add 1 %s %d", key, number);
+}
+
+static void on_scanned(redisAsyncContext *context, void *argument, void *unused)
+{
+    struct client *client = context->data;
+    redisReply *part = argument;
+
+    (void)unused;
+    client->expected--;
+    snprintf(client->cursor, sizeof(client->cursor), "0");
+    if (!part || part->type != REDIS_REPLY_ARRAY) {
+        client->failed++;
+        return;
+    }
+    snprintf(client->cursor, sizeof(client->cursor), "%s", part->element[0]->str);
+    client->found += part->element[1]->elements;
+}
+
+static void scan(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    for (int number = 0; number < 30; number++)
+        send_command(client, "SET %s:%d %d", key, number, number);
+    await(client, 0);
+    snprintf(client->cursor, sizeof(client->cursor), "0");
+    client->found = 0;
+    do {
+        redisAsyncCommand(client->context, on_scanned, NULL, "SCAN %s MATCH %s:* COUNT 100", client->cursor, key);
+        client->expected++;
+        await(client, 0);
+    } while (strcmp(client->cursor, "0") != 0);
+    tell(lines, "%zu keys, %d failed", client->found, client->failed);
+}
+
+static void streams(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    for (int number = 1; number <= 5; number++)
+        send_command(client, "XADD %s 1-%d number %d", key, number, number);
+    send_command(client, "XGROUP CREATE %s group 0", key);
+    send_command(client, "XREADGROUP GROUP group one COUNT 3 STREAMS %s >", key);
+    send_command(client, "XACK %s group 1-1 1-2", key);
+    send_command(client, "XPENDING %s group", key);
+    send_command(client, "XREADGROUP GROUP group two BLOCK 20 STREAMS %s >", key);
+    send_command(client, "XREADGROUP GROUP group two BLOCK 20 STREAMS %s >", key);
+    ASK(client, "XRANGE %s - +", key);
 }
 
 static void script(void *argument, const char *key, struct answer *lines)
@@ -330,6 +431,24 @@ static void abandoned(void *argument, const char *key, struct answer *lines)
     ASK(client, "LRANGE %s 0 -1", key);
 }
 
+/* hiredis closes a connection whose reply comes too late. */
+static void timeouts(void *argument, const char *key, struct answer *lines)
+{
+    struct client *own = with_lines(open_client(), NULL);
+
+    (void)argument;
+    redisAsyncSetTimeout(own->context, (struct timeval){.tv_usec = 500000});
+    send_command(own, "BLPOP %s 3", key);
+    await(own, 0);
+    tell(lines, "%d failed, closed: %d", own->failed, !own->context);
+    if (!own->context && !start(own))
+        tell_error(lines, "cannot connect again");
+    own->lines = lines;
+    ASK(own, "SET %s:after mine", key);
+    ASK(own, "GET %s:after", key);
+    close_client(own);
+}
+
 static void blocking(void *argument, const char *key, struct answer *lines)
 {
     struct client *client = with_lines(argument, lines);
@@ -346,29 +465,64 @@ static void blocking(void *argument, const char *key, struct answer *lines)
 }
 
 /* A subscription has one callback for all that comes. */
-static void hear(void *argument, const char *subscribe_to, const char *publish, const char *key, struct answer *lines)
+static void hear(void *argument, const char *const *words, const char *key, struct answer *lines)
 {
     struct client *client = with_lines(argument, lines);
     struct client *own = with_lines(open_client(), lines);
 
-    redisAsyncCommand(own->context, on_reply, NULL, subscribe_to, key);
+    redisAsyncCommand(own->context, on_reply, NULL, words[0], key);
     own->expected = 2;
     await(own, 1);
-    redisAsyncCommand(client->context, on_reply, NULL, publish, key);
+    redisAsyncCommand(client->context, on_reply, NULL, words[1], key);
     client->expected++;
     await(client, 0);
     await(own, 0);
+    /* What it answers comes to the callback of the subscription. */
+    redisAsyncCommand(own->context, NULL, NULL, words[2], key);
+    own->expected = 1;
+    await(own, 0);
+    ASK(own, "ECHO %s", key);
     close_client(own);
 }
 
 static void subscribe(void *argument, const char *key, struct answer *lines)
 {
-    hear(argument, "SUBSCRIBE %s", "PUBLISH %s hello", key, lines);
+    static const char *const words[] = {"SUBSCRIBE %s", "PUBLISH %s hello", "UNSUBSCRIBE %s"};
+
+    hear(argument, words, key, lines);
 }
 
 static void patterns(void *argument, const char *key, struct answer *lines)
 {
-    hear(argument, "PSUBSCRIBE %s:*", "PUBLISH %s:one hello", key, lines);
+    static const char *const words[] = {"PSUBSCRIBE %s:*", "PUBLISH %s:one hello", "PUNSUBSCRIBE %s:*"};
+
+    hear(argument, words, key, lines);
+}
+
+static void on_push(redisAsyncContext *context, void *reply)
+{
+    (void)reply;
+    ((struct client *)context->data)->invalid++;
+}
+
+static void caching(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+    struct client *own = with_lines(open_client(), NULL);
+    long long end = now_ms() + PATIENCE_MS;
+
+    redisAsyncSetPushCallback(own->context, on_push);
+    ASK(own, "HELLO 3"); /* its reply has an id */
+    own->lines = lines;
+    ASK(own, "CLIENT TRACKING ON");
+    ASK(client, "SET %s old", key);
+    ASK(own, "GET %s", key);
+    ASK(client, "SET %s new", key);
+    while (own->context && own->invalid == 0 && now_ms() < end)
+        turn(own, 100);
+    tell(lines, "%d invalid", own->invalid);
+    ASK(own, "GET %s", key);
+    close_client(own);
 }
 
 /* Until the server has been killed and is there again, without its data. */
@@ -395,10 +549,29 @@ static void killed(void *argument, const char *key, struct answer *lines)
 int main(int argc, char **argv)
 {
     static const struct feature features[] = {
-        {"strings", strings},     {"refused", refused},         {"hashes", hashes},       {"lists", lists},
-        {"pipeline", pipeline},   {"transaction", transaction}, {"script", script},       {"big", big},
-        {"greeting", greeting},   {"concurrent", concurrent},   {"abandoned", abandoned}, {"blocking", blocking},
-        {"subscribe", subscribe}, {"patterns", patterns},       {"killed", killed},       {NULL, NULL},
+        {"strings", strings},
+        {"refused", refused},
+        {"hashes", hashes},
+        {"lists", lists},
+        {"sorted_sets", sorted_sets},
+        {"pipeline", pipeline},
+        {"transaction", transaction},
+        {"watch", watch},
+        {"script", script},
+        {"functions", functions},
+        {"scan", scan},
+        {"big", big},
+        {"streams", streams},
+        {"greeting", greeting},
+        {"concurrent", concurrent},
+        {"abandoned", abandoned},
+        {"timeouts", timeouts},
+        {"blocking", blocking},
+        {"subscribe", subscribe},
+        {"patterns", patterns},
+        {"caching", caching},
+        {"killed", killed},
+        {NULL, NULL},
     };
     static const struct program program = {open_client, close_client, features};
 

@@ -23,6 +23,7 @@ static redisContext *open_context(void)
         fprintf(stderr, "%s\n", context->errstr);
     if (!context || context->err)
         exit(1);
+    secure(context);
     return context;
 }
 

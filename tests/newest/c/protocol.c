@@ -8,6 +8,10 @@
 #include <string.h>
 #include <time.h>
 
+#ifdef HAS_TLS
+#include <hiredis/hiredis_ssl.h>
+#endif
+
 const char *host;
 int port;
 
@@ -121,6 +125,45 @@ int blocked_in(const redisReply *info)
 
     return found ? atoi(strchr(found, ':') + 1) : -1;
 }
+
+/* ---- TLS ---- */
+
+#ifdef HAS_TLS
+
+static redisSSLContext *tls;
+
+static void make_tls(void)
+{
+    redisSSLContextError error = REDIS_SSL_CTX_NONE;
+
+    redisInitOpenSSL();
+    tls = redisCreateSSLContext(getenv("SSL_CERT_FILE"), NULL, getenv("TESTED_CERTIFICATE"), getenv("TESTED_KEY"), NULL,
+                                &error);
+    if (!tls)
+        fprintf(stderr, "%s\n", redisSSLContextGetError(error));
+}
+
+void secure(redisContext *context)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if (!getenv("TESTED_BY_TLS"))
+        return;
+    pthread_once(&once, make_tls);
+    if (!tls || redisInitiateSSLWithContext(context, tls) != REDIS_OK) {
+        fprintf(stderr, "no TLS: %s\n", context->errstr);
+        exit(1);
+    }
+}
+
+#else
+
+void secure(redisContext *context)
+{
+    (void)context; /* of Debian's it is another library */
+}
+
+#endif
 
 /* ---- what is asked ---- */
 

@@ -32,6 +32,10 @@ void tell_reply(struct answer *lines, const redisReply *reply, const char *why_n
 /* Adds a line "error …". */
 void tell_error(struct answer *lines, const char *error);
 
+/* Has a connection speak TLS, if that is asked for: before its first command, or, of one with callbacks, at once. Ends
+ * the program if it cannot. */
+void secure(redisContext *context);
+
 struct feature {
     const char *name;
     void (*run)(void *client, const char *key, struct answer *lines);

@@ -16,6 +16,9 @@ using namespace std::chrono_literals;
 namespace redis = sw::redis;
 
 static const char *const ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
+static const char *const FUNCTIONS =
+    "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments) "
+    "return redis.call('INCRBY', keys[1], arguments[1]) end)";
 static const auto PATIENCE = 20s;
 
 static redis::ConnectionOptions address;
@@ -184,6 +187,59 @@ static void script(Client client, const std::string &key, Lines &lines)
     }
 }
 
+static void functions(Client client, const std::string &key, Lines &lines)
+{
+    tell(lines, client->function_load(FUNCTIONS, true));
+    for (const char *number : {"7", "8"})
+        tell(lines, client->fcall<long long>("tested_add", {key}, {number}));
+}
+
+// An entry of a stream, and of all streams what one read has brought.
+using Fields = std::vector<std::pair<std::string, std::string>>;
+using Entry = std::pair<std::string, redis::Optional<Fields>>;
+using Read = std::vector<std::pair<std::string, std::vector<Entry>>>;
+
+static std::string text_of_entries(const std::vector<Entry> &entries)
+{
+    std::string all;
+
+    for (const auto &entry : entries)
+        all += text(entry.first) + ": " + (entry.second ? text_of_all(*entry.second) : "none") + " ";
+    return all;
+}
+
+static void tell_read(Lines &lines, const Read &read)
+{
+    std::string entries = read.empty() ? "" : " " + text_of_entries(read[0].second);
+
+    lines.push_back("reply " + std::to_string(read.size()) + entries);
+}
+
+static void streams(Client client, const std::string &key, Lines &lines)
+{
+    Read first, second, none;
+    std::vector<std::pair<std::string, std::string>> consumers;
+    std::vector<Entry> all;
+
+    for (int number = 1; number <= 5; number++) {
+        Fields fields = {{"number", std::to_string(number)}};
+        tell(lines, client->xadd(key, "1-" + std::to_string(number), fields.begin(), fields.end()));
+    }
+    client->xgroup_create(key, "group", "0");
+    client->xreadgroup("group", "one", key, ">", 3, std::back_inserter(first));
+    tell_read(lines, first);
+    tell(lines, client->xack(key, "group", {"1-1", "1-2"}));
+    auto pending = client->xpending(key, "group", std::back_inserter(consumers));
+    tell(lines, std::get<0>(pending));
+    lines.push_back("reply " + text_of_all(consumers));
+    client->xreadgroup("group", "two", key, ">", 20ms, std::back_inserter(second));
+    tell_read(lines, second);
+    client->xreadgroup("group", "two", key, ">", 20ms, std::back_inserter(none));
+    tell_read(lines, none);
+    client->xrange(key, "-", "+", std::back_inserter(all));
+    lines.push_back("reply " + text_of_entries(all));
+}
+
 static void scan(Client client, const std::string &key, Lines &lines)
 {
     std::set<std::string> found;
@@ -275,35 +331,95 @@ static void blocking(Client client, const std::string &key, Lines &lines)
     pusher.join();
 }
 
-static void hear(Client client, bool pattern, const std::string &name, const std::string &channel, Lines &lines)
+// A subscriber that tells all that comes to it.
+static redis::Subscriber ears(Client client, Lines &lines)
 {
-    auto options = address;
+    auto subscriber = client->subscriber();
 
-    options.socket_timeout = PATIENCE;
-    auto subscriber = connect(options)->subscriber();
     subscriber.on_meta([&](redis::Subscriber::MsgType, redis::OptionalString to, long long count) {
         lines.push_back("reply " + text(to) + " " + text(count));
     });
     subscriber.on_message([&](std::string from, std::string message) { tell(lines, from + " " + message); });
+    subscriber.on_smessage(
+        [&](std::string from, std::string message) { tell(lines, "shard " + from + " " + message); });
     subscriber.on_pmessage(
         [&](std::string by, std::string from, std::string message) { tell(lines, by + " " + from + " " + message); });
-    if (pattern)
-        subscriber.psubscribe(name);
-    else
-        subscriber.subscribe(name);
-    subscriber.consume();
-    tell(lines, client->publish(channel, "hello"));
-    subscriber.consume();
+    return subscriber;
+}
+
+static Client patient()
+{
+    auto options = address;
+
+    options.socket_timeout = PATIENCE;
+    return connect(options);
 }
 
 static void subscribe(Client client, const std::string &key, Lines &lines)
 {
-    hear(client, false, key, key, lines);
+    auto subscriber = ears(patient(), lines);
+
+    subscriber.subscribe(key);
+    subscriber.consume();
+    tell(lines, client->publish(key, "hello"));
+    subscriber.consume();
+}
+
+static void unsubscribe(Client client, const std::string &key, Lines &lines)
+{
+    auto subscriber = ears(patient(), lines);
+
+    subscriber.subscribe({key, key + ":other"});
+    subscriber.consume();
+    subscriber.consume();
+    subscriber.unsubscribe(key);
+    subscriber.consume();
+    tell(lines, client->publish(key, "nobody"));
+    tell(lines, client->publish(key + ":other", "hello"));
+    subscriber.consume();
 }
 
 static void patterns(Client client, const std::string &key, Lines &lines)
 {
-    hear(client, true, key + ":*", key + ":one", lines);
+    auto subscriber = ears(patient(), lines);
+
+    subscriber.psubscribe(key + ":*");
+    subscriber.consume();
+    tell(lines, client->publish(key + ":one", "hello"));
+    subscriber.consume();
+    subscriber.punsubscribe(key + ":*");
+    subscriber.consume();
+}
+
+static void shards(Client client, const std::string &key, Lines &lines)
+{
+    auto subscriber = ears(patient(), lines);
+
+    subscriber.ssubscribe(key);
+    subscriber.consume();
+    tell(lines, client->spublish(key, "hello"));
+    subscriber.consume();
+}
+
+// It learns where the slots are, and goes to the node of each key.
+static void cluster_mode(Client, const std::string &key, Lines &lines)
+{
+    redis::RedisCluster cluster(address);
+    std::string name = "{" + key + "}";
+
+    for (int number = 0; number < 20; number++) {
+        auto each = key + ":" + std::to_string(number);
+        tell(lines, cluster.set(each, each));
+        tell(lines, cluster.get(each));
+    }
+    auto replies = cluster.transaction(key, false).set(name, "1").incr(name).get(name).exec();
+    tell(lines, replies.get<long long>(1));
+    auto batch = cluster.pipeline(key, false).rpush(name + "a", {"1", "2"}).llen(name + "a").exec();
+    tell(lines, batch.get<long long>(1));
+    tell(lines, cluster.eval<long long>("return redis.call('INCRBY', KEYS[1], ARGV[1])", {name + "b"}, {"7"}));
+    tell(lines, cluster.blpop(name + "c", 1s));
+    for (int number = 0; number < 20; number++)
+        tell(lines, cluster.del(key + ":" + std::to_string(number)));
 }
 
 // Until the server has been killed and is there again, without its data.
@@ -330,12 +446,29 @@ static void killed(Client client, const std::string &key, Lines &lines)
 using Feature = void (*)(Client, const std::string &, Lines &);
 
 static const std::map<std::string, Feature> FEATURES = {
-    {"strings", strings},         {"refused", refused},   {"hashes", hashes},
-    {"lists", lists},             {"sorted_sets", sorted_sets}, {"pipeline", pipeline},
-    {"transaction", transaction}, {"watch", watch},       {"script", script},
-    {"scan", scan},               {"big", big},           {"greeting", greeting},
-    {"concurrent", concurrent},   {"timeouts", timeouts}, {"blocking", blocking},
-    {"subscribe", subscribe},     {"patterns", patterns}, {"killed", killed},
+    {"strings", strings},
+    {"refused", refused},
+    {"hashes", hashes},
+    {"lists", lists},
+    {"sorted_sets", sorted_sets},
+    {"pipeline", pipeline},
+    {"transaction", transaction},
+    {"watch", watch},
+    {"script", script},
+    {"functions", functions},
+    {"scan", scan},
+    {"big", big},
+    {"streams", streams},
+    {"greeting", greeting},
+    {"concurrent", concurrent},
+    {"timeouts", timeouts},
+    {"blocking", blocking},
+    {"subscribe", subscribe},
+    {"unsubscribe", unsubscribe},
+    {"patterns", patterns},
+    {"shards", shards},
+    {"killed", killed},
+    {"cluster_mode", cluster_mode},
 };
 
 static void run(Feature feature, Client client, const std::string &key, Lines &lines)

@@ -186,6 +186,21 @@ func big(client *redis.Pool, key string, tell func(any, error)) error {
 	return nil
 }
 
+func streams(client *redis.Pool, key string, tell func(any, error)) error {
+	for number := 1; number <= 5; number++ {
+		tell(one(client, "XADD", key, fmt.Sprintf("1-%d", number), "number", number))
+	}
+	tell(one(client, "XGROUP", "CREATE", key, "group", "0"))
+	tell(one(client, "XREADGROUP", "GROUP", "group", "one", "COUNT", 3, "STREAMS", key, ">"))
+	tell(one(client, "XACK", key, "group", "1-1", "1-2"))
+	tell(one(client, "XPENDING", key, "group"))
+	for number := 0; number < 2; number++ {
+		tell(one(client, "XREADGROUP", "GROUP", "group", "two", "BLOCK", 20, "STREAMS", key, ">"))
+	}
+	tell(one(client, "XRANGE", key, "-", "+"))
+	return nil
+}
+
 func greeting(client *redis.Pool, key string, tell func(any, error)) error {
 	user := redis.DialUsername("tested")
 	for _, options := range [][]redis.DialOption{{redis.DialClientName("tested")}, {redis.DialDatabase(3)},
@@ -286,6 +301,62 @@ func unsubscribe(_ *redis.Pool, key string, tell func(any, error)) error {
 	return subscriber.Close()
 }
 
+func patterns(client *redis.Pool, key string, tell func(any, error)) error {
+	own, err := dial()
+	if err != nil {
+		return err
+	}
+	subscriber := redis.PubSubConn{Conn: own}
+	defer subscriber.Close()
+	subscriber.PSubscribe(key + ":*")
+	tell(fmt.Sprint(subscriber.ReceiveWithTimeout(patience)), nil)
+	tell(one(client, "PUBLISH", key+":one", "hello"))
+	tell(fmt.Sprint(subscriber.ReceiveWithTimeout(patience)), nil)
+	subscriber.PUnsubscribe()
+	tell(fmt.Sprint(subscriber.ReceiveWithTimeout(patience)), nil)
+	return nil
+}
+
+// shards are commands to it.
+func shards(client *redis.Pool, key string, tell func(any, error)) error {
+	own, err := dial()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	tell(readable(own.Do("SSUBSCRIBE", key)))
+	tell(one(client, "SPUBLISH", key, "hello"))
+	tell(readable(redis.ReceiveWithTimeout(own, patience)))
+	tell(readable(own.Do("SUNSUBSCRIBE", key)))
+	return nil
+}
+
+// caching in RESP2: another connection hears what has changed.
+func caching(client *redis.Pool, key string, tell func(any, error)) error {
+	own, err := dial()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	ears, err := dial()
+	if err != nil {
+		return err
+	}
+	defer ears.Close()
+	id, err := redis.Int(ears.Do("CLIENT", "ID"))
+	if err != nil {
+		return err
+	}
+	tell(readable(ears.Do("SUBSCRIBE", "__redis__:invalidate")))
+	tell(readable(own.Do("CLIENT", "TRACKING", "ON", "REDIRECT", id)))
+	tell(one(client, "SET", key, "old"))
+	tell(readable(own.Do("GET", key)))
+	tell(one(client, "SET", key, "new"))
+	tell(readable(redis.ReceiveWithTimeout(ears, patience)))
+	tell(readable(own.Do("GET", key)))
+	return nil
+}
+
 func killed(client *redis.Pool, key string, tell func(any, error)) error {
 	_, err := one(client, "SET", key, "before")
 	tell(untilLost(func() (bool, error) {
@@ -310,6 +381,7 @@ func main() {
 		"functions":   functions,
 		"scan":        scan,
 		"big":         big,
+		"streams":     streams,
 		"greeting":    greeting,
 		"concurrent":  concurrent,
 		"abandoned":   abandoned,
@@ -317,6 +389,9 @@ func main() {
 		"blocking":    blocking,
 		"subscribe":   subscribe,
 		"unsubscribe": unsubscribe,
+		"patterns":    patterns,
+		"shards":      shards,
+		"caching":     caching,
 		"killed":      killed,
 	}, func(client *redis.Pool) { client.Close() })
 }

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -324,6 +325,17 @@ func killed(client rueidis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
+// timeouts by the context of a command.
+func timeouts(client rueidis.Client, key string, tell func(any, error)) error {
+	brief, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	err := client.Do(brief, client.B().Blpop().Key(key).Timeout(2).Build()).Error()
+	tell(errors.Is(err, context.DeadlineExceeded), nil)
+	tell(one(client, "SET", key+":after", "mine"))
+	tell(one(client, "GET", key+":after"))
+	return nil
+}
+
 func blocking(client rueidis.Client, key string, tell func(any, error)) error {
 	pop := func(seconds float64) (any, error) {
 		return client.Do(ctx, client.B().Blpop().Key(key).Timeout(seconds).Build()).ToAny()
@@ -443,6 +455,7 @@ func main() {
 		"greeting":     greeting,
 		"concurrent":   concurrent,
 		"abandoned":    abandoned,
+		"timeouts":     timeouts,
 		"patterns":     patterns,
 		"shards":       shards,
 		"killed":       killed,

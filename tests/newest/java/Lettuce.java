@@ -67,6 +67,16 @@ public final class Lettuce {
         }
 
         @Override
+        public void ssubscribed(String channel, long count) {
+            events.add("subscribed to shard " + channel + " " + count);
+        }
+
+        @Override
+        public void smessage(String channel, String message) {
+            events.add("message of shard " + channel + " " + message);
+        }
+
+        @Override
         public void psubscribed(String pattern, long count) {
             events.add("subscribed " + pattern + " " + count);
         }
@@ -263,6 +273,15 @@ public final class Lettuce {
         }
     }
 
+    private static void shards(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
+        Subscription subscription = new Subscription();
+        subscription.connection.sync().ssubscribe(key);
+        tell.accept(subscription.next());
+        tell.accept(connection.sync().spublish(key, "hello"));
+        tell.accept(subscription.next());
+        subscription.connection.close();
+    }
+
     private static void patterns(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
         Subscription subscription = new Subscription();
         subscription.connection.sync().psubscribe(key + ":*");
@@ -399,6 +418,7 @@ public final class Lettuce {
         features.put("abandoned", Lettuce::abandoned);
         features.put("timeouts", Lettuce::timeouts);
         features.put("patterns", Lettuce::patterns);
+        features.put("shards", Lettuce::shards);
         features.put("killed", Lettuce::killed);
         features.put("cluster_mode", Lettuce::clusterMode);
         Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), library::connect,

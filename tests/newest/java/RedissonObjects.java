@@ -4,14 +4,20 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.redisson.Redisson;
 import org.redisson.api.BatchOptions;
+import org.redisson.api.FunctionMode;
+import org.redisson.api.FunctionResult;
 import org.redisson.api.RBatch;
 import org.redisson.api.RBlockingQueue;
+import org.redisson.api.RBucket;
+import org.redisson.api.RClientSideCaching;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFuture;
 import org.redisson.api.RLock;
@@ -20,23 +26,56 @@ import org.redisson.api.RRateLimiter;
 import org.redisson.api.RScoredSortedSet;
 import org.redisson.api.RScript;
 import org.redisson.api.RSemaphore;
+import org.redisson.api.RStream;
 import org.redisson.api.RTopic;
 import org.redisson.api.RateIntervalUnit;
 import org.redisson.api.RateType;
 import org.redisson.api.RedissonClient;
+import org.redisson.api.options.ClientSideCachingOptions;
+import org.redisson.api.redisnode.RedisNode;
+import org.redisson.api.redisnode.RedisNodes;
+import org.redisson.api.stream.StreamAddArgs;
+import org.redisson.api.stream.StreamCreateGroupArgs;
+import org.redisson.api.stream.StreamMessageId;
+import org.redisson.api.stream.StreamReadGroupArgs;
+import org.redisson.client.RedisException;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
 
 public final class RedissonObjects {
     private static final String ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
     private static String address;
 
-    private static RedissonClient connect() {
-        Config config = new Config();
+    private static final Map<String, RTopic> SUBSCRIPTIONS = new ConcurrentHashMap<>();
+    private static final Map<String, BlockingQueue<String>> CAME = new ConcurrentHashMap<>();
+
+    private static Config config() {
         // Twenty clients of one process need not have all the threads of one.
-        config.setThreads(2).setNettyThreads(2).setCodec(StringCodec.INSTANCE);
+        return new Config().setThreads(2).setNettyThreads(2).setCodec(StringCodec.INSTANCE);
+    }
+
+    private static RedissonClient connect() {
+        Config config = config();
         config.useSingleServer().setAddress(address);
         return Redisson.create(config);
+    }
+
+    /** For a moment: without the connections that it would keep ready. */
+    private static RedissonClient connectOnce(Config config, Consumer<SingleServerConfig> change) {
+        SingleServerConfig server = config.useSingleServer().setAddress(address).setConnectionMinimumIdleSize(1)
+            .setSubscriptionConnectionMinimumIdleSize(1);
+        change.accept(server);
+        return Redisson.create(config);
+    }
+
+    private static void end(RedissonClient own) {
+        own.shutdown(0, 100, TimeUnit.MILLISECONDS);
+    }
+
+    /** Without the address of the connection, and of the command. */
+    private static String told(Exception error) {
+        return error.getMessage().replaceAll("(?s)\\. channel:.*|[;:] ?\\[?(address|addr|node).*", "");
     }
 
     private static void strings(RedissonClient client, String key, Consumer<Object> tell) {
@@ -46,6 +85,15 @@ public final class RedissonObjects {
         tell.accept(client.getAtomicLong(key + ":count").addAndGet(3));
         tell.accept(client.getBucket(key).compareAndSet("first", "second"));
         tell.accept(client.getKeys().countExists(key, key + ":none"));
+    }
+
+    private static void refused(RedissonClient client, String key, Consumer<Object> tell) {
+        client.getBucket(key).set("no number");
+        try {
+            tell.accept(client.getAtomicLong(key).incrementAndGet());
+        } catch (RedisException error) {
+            tell.accept(told(error));
+        }
     }
 
     private static void hashes(RedissonClient client, String key, Consumer<Object> tell) {
@@ -94,6 +142,70 @@ public final class RedissonObjects {
         }
     }
 
+    private static void functions(RedissonClient client, String key, Consumer<Object> tell) {
+        // It writes the first line itself.
+        client.getFunction().loadAndReplace("tested", Protocol.FUNCTIONS.split("\n", 2)[1]);
+        for (String number : List.of("7", "8")) {
+            tell.accept(client.getFunction().<Object>call(FunctionMode.WRITE, "tested_add", FunctionResult.LONG,
+                List.of(key), number));
+        }
+    }
+
+    private static void scan(RedissonClient client, String key, Consumer<Object> tell) {
+        for (int number = 0; number < 30; number++) {
+            client.getBucket(key + ":" + number).set("there");
+        }
+        TreeSet<String> found = new TreeSet<>();
+        client.getKeys().getKeysByPattern(key + ":*").forEach(found::add);
+        tell.accept(found);
+    }
+
+    private static void streams(RedissonClient client, String key, Consumer<Object> tell) {
+        RStream<String, String> stream = client.getStream(key);
+        for (int number = 1; number <= 5; number++) {
+            stream.add(new StreamMessageId(1, number), StreamAddArgs.entry("number", "" + number));
+        }
+        stream.createGroup(StreamCreateGroupArgs.name("group").id(new StreamMessageId(0)));
+        tell.accept(new TreeMap<>(text(stream.readGroup("group", "one", StreamReadGroupArgs.neverDelivered().count(3)))));
+        tell.accept(stream.ack("group", new StreamMessageId(1, 1), new StreamMessageId(1, 2)));
+        tell.accept(stream.getPendingInfo("group").getTotal());
+        for (int number = 0; number < 2; number++) {
+            tell.accept(text(stream.readGroup("group", "two",
+                StreamReadGroupArgs.neverDelivered().timeout(java.time.Duration.ofMillis(20)))));
+        }
+        tell.accept(stream.size());
+    }
+
+    private static Map<String, Object> text(Map<StreamMessageId, Map<String, String>> entries) {
+        Map<String, Object> texts = new TreeMap<>();
+        entries.forEach((id, fields) -> texts.put(id.toString(), fields));
+        return texts;
+    }
+
+    /** RESP2 and RESP3, a name, a user with a password, another database, a wrong password. */
+    private static void greeting(RedissonClient client, String key, Consumer<Object> tell) {
+        List<Consumer<SingleServerConfig>> ways = List.of(
+            server -> server.setClientName("tested"),
+            server -> server.setDatabase(3),
+            server -> server.setUsername("tested").setPassword("secret"),
+            server -> server.setUsername("tested").setPassword("wrong").setRetryAttempts(0));
+        for (org.redisson.config.Protocol protocol : org.redisson.config.Protocol.values()) {
+            for (Consumer<SingleServerConfig> way : ways) {
+                RedissonClient own;
+                try {
+                    own = connectOnce(config().setProtocol(protocol), way);
+                } catch (RedisException error) {
+                    tell.accept("refused");
+                    continue;
+                }
+                own.getBucket(key).set("mine");
+                tell.accept(own.getBucket(key).get() + " " + client.getBucket(key).get());
+                client.getBucket(key).delete();
+                end(own);
+            }
+        }
+    }
+
     private static void big(RedissonClient client, String key, Consumer<Object> tell) {
         String value = "headgate".repeat(131072);
         client.getBucket(key).set(value);
@@ -112,6 +224,32 @@ public final class RedissonObjects {
         }
     }
 
+    private static String blocked(RedissonClient client) {
+        return client.getRedisNodes(RedisNodes.SINGLE).getInstance().info(RedisNode.InfoSection.CLIENTS)
+            .get("blocked_clients");
+    }
+
+    private static void abandoned(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
+        RedissonClient own = connectOnce(config(), server -> { });
+        own.<String>getBlockingQueue(key).pollAsync(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS);
+        tell.accept(Protocol.until(() -> blocked(client), "1"));
+        end(own);
+        tell.accept(Protocol.until(() -> blocked(client), "0"));
+        client.getQueue(key).offer("kept");
+        tell.accept(client.getList(key).readAll());
+    }
+
+    /** It waits longer than Redis does: here it is told to wait no more. */
+    private static void timeouts(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
+        RedissonClient own = connectOnce(config(), server -> server.setConnectionPoolSize(1));
+        RFuture<String> waiting = own.<String>getBlockingQueue(key).pollAsync(2, TimeUnit.SECONDS);
+        Thread.sleep(200);
+        tell.accept(waiting.cancel(true));
+        own.getBucket(key + ":after").set("mine");
+        tell.accept(own.getBucket(key + ":after").get());
+        end(own);
+    }
+
     private static void blocking(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
         RBlockingQueue<String> queue = client.getBlockingQueue(key);
         tell.accept(queue.poll(1, TimeUnit.SECONDS));
@@ -119,6 +257,46 @@ public final class RedissonObjects {
         Thread.sleep(100);
         tell.accept(client.getQueue(key).offer("pushed"));
         tell.accept(waiting.get(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
+    }
+
+    private static void hear(RTopic topic, String key, Consumer<Object> tell) throws Exception {
+        BlockingQueue<String> came = new ArrayBlockingQueue<>(10);
+        topic.addListener(String.class, (channel, message) -> came.add(channel + " " + message));
+        tell.accept(topic.publish("hello"));
+        tell.accept(came.poll(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        SUBSCRIPTIONS.put(key, topic);
+        CAME.put(key, came);
+    }
+
+    private static void subscribe(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
+        hear(client.getTopic(key), key, tell);
+    }
+
+    private static void unsubscribe(RedissonClient client, String key, Consumer<Object> tell) {
+        String channel = key.replace("unsubscribe", "subscribe");
+        SUBSCRIPTIONS.get(channel).removeAllListeners();
+        tell.accept(client.getTopic(channel).publish("nobody hears it"));
+        tell.accept(CAME.get(channel).size());
+    }
+
+    private static void shards(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
+        hear(client.getShardedTopic(key), key, tell);
+        SUBSCRIPTIONS.get(key).removeAllListeners();
+    }
+
+    /** It caches in RESP3 only. */
+    private static void caching(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
+        RedissonClient own = connectOnce(config().setProtocol(org.redisson.config.Protocol.RESP3), server -> { });
+        RClientSideCaching caching = own.getClientSideCaching(ClientSideCachingOptions.defaults());
+        RBucket<String> bucket = caching.getBucket(key);
+        client.getBucket(key).set("old");
+        for (int number = 0; number < 3; number++) {
+            tell.accept(bucket.get());
+        }
+        client.getBucket(key).set("new");
+        tell.accept(Protocol.until(bucket::get, "new"));
+        caching.destroy();
+        end(own);
     }
 
     private static void patterns(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
@@ -185,16 +363,54 @@ public final class RedissonObjects {
         tell.accept(client.getBucket(key + ":after").get());
     }
 
+    /** It learns where the slots are, and goes to the node of each key. */
+    private static void clusterMode(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
+        Config config = config();
+        config.useClusterServers().addNodeAddress(address).setMasterConnectionMinimumIdleSize(1)
+            .setSubscriptionConnectionMinimumIdleSize(1);
+        RedissonClient own = Redisson.create(config);
+        String[] names = new String[20];
+        for (int number = 0; number < names.length; number++) {
+            names[number] = key + ":" + number;
+            own.getBucket(names[number]).set("value " + number);
+            tell.accept(own.getBucket(names[number]).get());
+        }
+        RBatch batch = own.createBatch();
+        for (String name : names) {
+            batch.getBucket(name).getAsync();
+        }
+        tell.accept(batch.execute().getResponses());
+        transaction(own, "{" + key + "}a", tell);
+        script(own, "{" + key + "}b", tell);
+        tell.accept(own.getBlockingQueue("{" + key + "}c").poll(1, TimeUnit.SECONDS));
+        tell.accept(new TreeMap<>(own.getBuckets().get(names)));
+        hear(own.getShardedTopic(key), key, tell);
+        tell.accept(own.getKeys().delete(names));
+        end(own);
+    }
+
     public static void main(String[] arguments) throws Exception {
         address = (System.getenv("TESTED_BY_TLS") != null ? "rediss://" : "redis://") + arguments[0] + ":" + arguments[1];
         Map<String, Protocol.Feature<RedissonClient>> features = new HashMap<>();
         features.put("strings", RedissonObjects::strings);
+        features.put("refused", RedissonObjects::refused);
         features.put("hashes", RedissonObjects::hashes);
         features.put("lists", RedissonObjects::lists);
         features.put("sorted_sets", RedissonObjects::sortedSets);
         features.put("pipeline", RedissonObjects::pipeline);
         features.put("transaction", RedissonObjects::transaction);
         features.put("script", RedissonObjects::script);
+        features.put("functions", RedissonObjects::functions);
+        features.put("scan", RedissonObjects::scan);
+        features.put("streams", RedissonObjects::streams);
+        features.put("greeting", RedissonObjects::greeting);
+        features.put("abandoned", RedissonObjects::abandoned);
+        features.put("timeouts", RedissonObjects::timeouts);
+        features.put("subscribe", RedissonObjects::subscribe);
+        features.put("unsubscribe", RedissonObjects::unsubscribe);
+        features.put("shards", RedissonObjects::shards);
+        features.put("caching", RedissonObjects::caching);
+        features.put("cluster_mode", RedissonObjects::clusterMode);
         features.put("big", RedissonObjects::big);
         features.put("concurrent", RedissonObjects::concurrent);
         features.put("blocking", RedissonObjects::blocking);

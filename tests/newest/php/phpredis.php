@@ -2,12 +2,37 @@
 // phpredis with its default settings. scripts/clients_program.py tells what a program is asked and answers.
 require __DIR__ . '/Protocol.php';
 
-function connect(): Redis
+function connect(?Redis $client = null): Redis
 {
     global $argv;
-    $client = new Redis();
+    $client ??= new Redis();
     $client->connect((getenv('TESTED_BY_TLS') ? 'tls://' : '') . $argv[1], (int) $argv[2]);
     return $client;
+}
+
+// What comes to a subscriber. Its loop ends with its connection only, and by an exception.
+function heard(string $verb, string $name, string $channel): array
+{
+    $came = [];
+    $own = connect();
+    $own->setOption(Redis::OPT_READ_TIMEOUT, PATIENCE);
+    $child = later(fn () => connect()->publish($channel, 'hello'));
+    try {
+        $own->$verb([$name], function ($subscriber, ...$message) use (&$came) {
+            $came[] = $message;
+            $subscriber->close();
+        });
+    } catch (RedisException $end) {
+        $came[] = preg_replace('/ on connection.*/', '', $end->getMessage());
+    }
+    pcntl_waitpid($child, $status);
+    return $came;
+}
+
+function nodes(): array
+{
+    global $argv;
+    return ["$argv[1]:$argv[2]"];
 }
 
 serve(phpversion('redis'), 'connect', [
@@ -42,6 +67,10 @@ serve(phpversion('redis'), 'connect', [
         $digest = $client->script('load', ADD);
         return array_map(fn ($number) => $client->evalSha($digest, [$key, $number], 1), [7, 8]);
     },
+    'functions' => fn ($client, $key) => [
+        $client->rawCommand('FUNCTION', 'LOAD', 'REPLACE', FUNCTIONS), $client->rawCommand('FCALL', 'tested_add', 1, $key, 7),
+        $client->rawCommand('FCALL', 'tested_add', 1, $key, 8),
+    ],
     'scan' => function ($client, $key) {
         for ($number = 0; $number < 30; $number++) {
             $client->set("$key:$number", $number);
@@ -83,5 +112,54 @@ serve(phpversion('redis'), 'connect', [
         }
         $own->setOption(Redis::OPT_READ_TIMEOUT, 20);
         return [$late, $own->set("$key:after", 'mine'), $own->get("$key:after")];
+    },
+    'streams' => function ($client, $key) {
+        $added = array_map(fn ($number) => $client->xAdd($key, "1-$number", ['number' => $number]), range(1, 5));
+        return [
+            $added, $client->xGroup('CREATE', $key, 'group', '0'), $client->xReadGroup('group', 'one', [$key => '>'], 3),
+            $client->xAck($key, 'group', ['1-1', '1-2']), $client->xPending($key, 'group'),
+            $client->xReadGroup('group', 'two', [$key => '>'], null, 20),
+            $client->xReadGroup('group', 'two', [$key => '>'], null, 20), $client->xRange($key, '-', '+'),
+        ];
+    },
+    'abandoned' => function ($client, $key) {
+        $blocked = fn () => $client->info('clients')['blocked_clients'];
+        $child = later(fn () => connect()->blPop($key, 0));
+        $replies = [blocked($blocked, 1)];
+        posix_kill($child, SIGKILL);
+        pcntl_waitpid($child, $status);
+        return [...$replies, blocked($blocked, 0), $client->rPush($key, 'kept'), $client->lRange($key, 0, -1)];
+    },
+    'blocking' => function ($client, $key) {
+        // It takes whole seconds for this command.
+        $nothing = $client->rawCommand('BLPOP', $key, '0.1');
+        $replies = [$nothing, $client->rPush($key, 'there'), $client->blPop($key, PATIENCE)];
+        $child = later(fn () => connect()->rPush($key, 'pushed'));
+        $replies[] = $client->blPop($key, PATIENCE);
+        pcntl_waitpid($child, $status);
+        return $replies;
+    },
+    'subscribe' => fn ($client, $key) => heard('subscribe', $key, $key),
+    'patterns' => fn ($client, $key) => heard('psubscribe', "$key:*", "$key:one"),
+    'killed' => function ($client, $key) {
+        $client->set($key, 'before');
+        $lost = yield from untilKilled(function () use ($client, $key) {
+            try {
+                return $client->exists($key) !== 0;
+            } catch (RedisException $error) {
+                @connect($client); // it does so once by itself, and is lost if there is no Redis at that moment
+                throw $error;
+            }
+        });
+        return [$lost, $client->set("$key:after", 'there'), $client->get("$key:after")];
+    },
+    'cluster_mode' => function ($client, $key) {
+        $cluster = new RedisCluster(null, nodes(), PATIENCE, PATIENCE);
+        $names = array_map(fn ($number) => "$key:$number", range(0, 19));
+        $replies = array_map(fn ($name) => [$cluster->set($name, $name), $cluster->get($name)], $names);
+        return [
+            ...$replies, $cluster->mget($names), $cluster->multi()->set("{{$key}}a", 1)->incr("{{$key}}a")->exec(),
+            $cluster->eval(ADD, ["{{$key}}b", 7], 1), $cluster->blPop(["{{$key}}c"], 1), $cluster->del($names),
+        ];
     },
 ]);

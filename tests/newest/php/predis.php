@@ -8,7 +8,8 @@ Predis\Autoloader::register();
 function connect(array $more = []): Predis\Client
 {
     global $argv;
-    $client = new Predis\Client($more + ['host' => $argv[1], 'port' => (int) $argv[2]]);
+    $by = getenv('TESTED_BY_TLS') ? ['scheme' => 'tls'] : [];
+    $client = new Predis\Client($more + $by + ['host' => $argv[1], 'port' => (int) $argv[2]]);
     $client->connect();
     return $client;
 }
@@ -17,6 +18,13 @@ function told($reply)
 {
     return $reply instanceof Predis\Response\ResponseInterface ? (string) $reply : $reply;
 }
+
+function heard(object $message): array
+{
+    return (array) $message;
+}
+
+$subscriptions = [];
 
 serve(Predis\Client::VERSION, 'connect', [
     'strings' => fn ($client, $key) => [
@@ -67,8 +75,90 @@ serve(Predis\Client::VERSION, 'connect', [
         $value = str_repeat('headgate', 131072);
         return [told($client->set($key, $value)), $client->get($key) === $value];
     },
+    'functions' => fn ($client, $key) => [
+        $client->executeRaw(['FUNCTION', 'LOAD', 'REPLACE', FUNCTIONS]),
+        $client->executeRaw(['FCALL', 'tested_add', 1, $key, 7]), $client->executeRaw(['FCALL', 'tested_add', 1, $key, 8]),
+    ],
+    // It has no commands for them.
+    'streams' => function ($client, $key) {
+        $read = ['COUNT', 3, 'BLOCK', 20, 'STREAMS', $key, '>'];
+        $words = array_map(fn ($number) => ['XADD', $key, "1-$number", 'number', $number], range(1, 5));
+        return array_map(fn ($each) => $client->executeRaw($each), [
+            ...$words, ['XGROUP', 'CREATE', $key, 'group', '0'], ['XREADGROUP', 'GROUP', 'group', 'one', ...$read],
+            ['XACK', $key, 'group', '1-1', '1-2'], ['XPENDING', $key, 'group'],
+            ['XREADGROUP', 'GROUP', 'group', 'two', ...$read], ['XREADGROUP', 'GROUP', 'group', 'two', ...$read],
+            ['XRANGE', $key, '-', '+'],
+        ]);
+    },
     'greeting' => function ($client, $key) {
-        $own = connect(['database' => 3]);
-        return [told($own->set($key, 'there')), $client->get($key)];
+        $replies = [];
+        foreach ([['database' => 3], ['username' => 'tested', 'password' => 'secret'], ['password' => 'wrong']] as $more) {
+            try {
+                $own = connect($more);
+                $replies[] = [told($own->set($key, 'there')), $client->get($key), $own->executeRaw(['ACL', 'WHOAMI'])];
+            } catch (Predis\PredisException $error) {
+                $replies[] = preg_replace('/ \\[.*/', '', $error->getMessage()); // behind it is the address
+            }
+        }
+        return $replies;
+    },
+    'abandoned' => function ($client, $key) {
+        $blocked = fn () => $client->info('clients')['Clients']['blocked_clients'];
+        $own = connect();
+        $own->getConnection()->writeRequest($own->createCommand('blpop', [[$key], 0]));
+        $replies = [blocked($blocked, 1)];
+        $own->disconnect();
+        return [...$replies, blocked($blocked, 0), $client->rpush($key, ['kept']), $client->lrange($key, 0, -1)];
+    },
+    'timeouts' => function ($client, $key) {
+        $own = connect(['read_write_timeout' => 0.5]);
+        try {
+            $late = $own->blpop([$key], 2);
+        } catch (Predis\Connection\ConnectionException $error) {
+            $late = 'timed out';
+        }
+        return [$late, told($own->set("$key:after", 'mine')), $own->get("$key:after")];
+    },
+    'blocking' => function ($client, $key) {
+        $replies = [$client->blpop([$key], 0.1), $client->rpush($key, ['there']), $client->blpop([$key], PATIENCE)];
+        $child = later(fn () => connect()->rpush($key, ['pushed']));
+        $replies[] = $client->blpop([$key], PATIENCE);
+        pcntl_waitpid($child, $status);
+        return $replies;
+    },
+    'subscribe' => function ($client, $key) use (&$subscriptions) {
+        $loop = $subscriptions[$key] = connect(['read_write_timeout' => PATIENCE])->pubSubLoop();
+        $loop->subscribe($key);
+        return [heard($loop->current()), $client->publish($key, 'hello'), heard($loop->current())];
+    },
+    'unsubscribe' => function ($client, $key) use (&$subscriptions) {
+        $channel = str_replace('unsubscribe', 'subscribe', $key);
+        $loop = $subscriptions[$channel];
+        unset($subscriptions[$channel]);
+        $loop->unsubscribe($channel);
+        return [heard($loop->current()), $loop->getClient()->ping() == 'PONG'];
+    },
+    'patterns' => function ($client, $key) {
+        $loop = connect(['read_write_timeout' => PATIENCE])->pubSubLoop();
+        $loop->psubscribe("$key:*");
+        $replies = [heard($loop->current()), $client->publish("$key:one", 'hello'), heard($loop->current())];
+        $loop->stop(true);
+        return $replies;
+    },
+    'killed' => function ($client, $key) {
+        $client->set($key, 'before');
+        $lost = yield from untilKilled(fn () => $client->get($key) !== null);
+        return [$lost, told($client->set("$key:after", 'there')), $client->get("$key:after")];
+    },
+    'cluster_mode' => function ($client, $key) {
+        global $argv;
+        $cluster = new Predis\Client(["tcp://$argv[1]:$argv[2]"], ['cluster' => 'redis']);
+        $names = array_map(fn ($number) => "$key:$number", range(0, 19));
+        $replies = array_map(fn ($name) => [told($cluster->set($name, $name)), $cluster->get($name)], $names);
+        $appended = $cluster->pipeline(fn ($batch) => array_map(fn ($name) => $batch->append($name, '!'), $names));
+        return [
+            ...$replies, $appended, $cluster->mget(["{{$key}}a", "{{$key}}b"]), $cluster->eval(ADD, 1, "{{$key}}b", 7),
+            $cluster->blpop(["{{$key}}c"], 1), array_map(fn ($name) => $cluster->del($name), $names),
+        ];
     },
 ]);

@@ -220,6 +220,14 @@ async def patterns(client, key):
         yield await message(subscriber)
 
 
+async def shards(client, key):
+    async with client.pubsub() as subscriber:
+        await subscriber.ssubscribe(key)
+        yield await message(subscriber)
+        yield await client.spublish(key, "hello")
+        yield await message(subscriber)
+
+
 async def cluster_mode(_client, key):
     """It learns where the slots are, and goes to the node of each key."""
     names = [f"{key}:{number}" for number in range(20)]
@@ -264,7 +272,7 @@ FEATURES = {
     feature.__name__: feature
     for feature in [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan]
     + [big, streams, greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns]
-    + [cluster_mode, locks, killed]
+    + [shards, cluster_mode, locks, killed]
 }
 
 

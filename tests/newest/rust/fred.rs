@@ -1,16 +1,17 @@
 // fred with its default settings.
+mod protocol;
+
 use fred::prelude::*;
-use fred::types::{CustomCommand, Expiration, RespVersion};
-use std::collections::BTreeMap;
+use fred::types::config::{Options, ReconnectPolicy};
+use fred::types::{CustomCommand, Expiration, Key, RespVersion};
+use futures_util::StreamExt;
+use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, FUNCTIONS, PATIENCE};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::BufRead;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-const ADD: &str = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
-
-type Lines = Vec<String>;
-
-fn tell<T: std::fmt::Debug>(lines: &mut Lines, reply: T) {
-    lines.push(format!("reply {reply:?}").replace('\n', " "));
-}
+static SUBSCRIBERS: Mutex<Option<HashMap<String, Client>>> = Mutex::new(None);
 
 async fn strings(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
     let (count, timed, none) = (format!("{key}:count"), format!("{key}:timed"), format!("{key}:none"));
@@ -43,6 +44,13 @@ async fn lists(client: Client, key: String, lines: &mut Lines) -> Result<(), Err
     Ok(())
 }
 
+async fn sorted_sets(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    tell(lines, client.zadd::<Value, _, _>(&key, None, None, false, false, vec![(1.5, "a"), (2.0, "b")]).await?);
+    tell(lines, client.zrange::<Value, _, _, _>(&key, 0, -1, None, false, None, true).await?);
+    tell(lines, client.zscore::<f64, _, _>(&key, "a").await?);
+    Ok(())
+}
+
 async fn pipeline(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
     let batch = client.pipeline();
     for number in 0..50 {
@@ -58,6 +66,58 @@ async fn transaction(client: Client, key: String, lines: &mut Lines) -> Result<(
     batch.set::<(), _, _>(&key, 1, None, None, false).await?;
     batch.incr::<(), _>(&key).await?;
     tell(lines, batch.exec::<Value>(true).await?);
+    Ok(())
+}
+
+/// With a client of its own: others would be between. The library has WATCH as a command of one's own only.
+async fn watch(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let own = connect(&url("", "")).await?;
+    for is_late in [false, true] {
+        client.set::<(), _, _>(&key, 5, None, None, false).await?;
+        tell(lines, own.custom::<Value, _>(CustomCommand::new_static("WATCH", None::<u16>, false), vec![&key]).await?);
+        let value: i64 = own.get(&key).await?;
+        if is_late {
+            client.set::<(), _, _>(&key, 7, None, None, false).await?;
+        }
+        let batch = own.multi();
+        batch.set::<(), _, _>(&key, value * 2, None, None, false).await?;
+        tell(lines, batch.exec::<Value>(true).await.map_err(|error| error.to_string()));
+        tell(lines, own.get::<Value, _>(&key).await?);
+    }
+    own.quit().await
+}
+
+async fn functions(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    tell(lines, client.function_load::<Value, _>(true, FUNCTIONS).await?);
+    for number in [7, 8] {
+        tell(lines, client.fcall::<Value, _, _, _>("tested_add", key.as_str(), number).await?);
+    }
+    Ok(())
+}
+
+async fn scan(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    for number in 0..30 {
+        client.set::<(), _, _>(format!("{key}:{number}"), number, None, None, false).await?;
+    }
+    let each = client.scan_buffered(format!("{key}:*"), None, None);
+    let found: Vec<Result<Key, Error>> = each.collect().await;
+    tell(lines, found.into_iter().map(|name| name.map(Key::into_string)).collect::<Result<BTreeSet<_>, _>>()?);
+    Ok(())
+}
+
+async fn streams(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    for number in 1..=5 {
+        let id = format!("1-{number}");
+        tell(lines, client.xadd::<Value, _, _, _, _>(&key, false, None::<()>, id.as_str(), ("number", number)).await?);
+    }
+    tell(lines, client.xgroup_create::<Value, _, _, _>(&key, "group", "0", false).await?);
+    tell(lines, client.xreadgroup::<Value, _, _, _, _>("group", "one", Some(3), None, false, &key, ">").await?);
+    tell(lines, client.xack::<Value, _, _, _>(&key, "group", vec!["1-1", "1-2"]).await?);
+    tell(lines, client.xpending::<Value, _, _, _>(&key, "group", ()).await?);
+    for _ in 0..2 {
+        tell(lines, client.xreadgroup::<Value, _, _, _, _>("group", "two", None, Some(20), false, &key, ">").await?);
+    }
+    tell(lines, client.xrange::<Value, _, _, _>(&key, "-", "+", None).await?);
     Ok(())
 }
 
@@ -97,15 +157,169 @@ async fn blocking(client: Client, key: String, lines: &mut Lines) -> Result<(), 
     Ok(())
 }
 
+async fn wait_blocked(client: &Client, wanted: &str) -> Result<String, Error> {
+    let end = soon();
+    loop {
+        let info = CustomCommand::new_static("INFO", None::<u16>, false);
+        let now = blocked_in(&client.custom::<String, _>(info, vec!["clients"]).await?);
+        if now == wanted || Instant::now() > end {
+            return Ok(now);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A client that goes away while it blocks takes nothing with it.
+async fn abandoned(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let own = Builder::from_config(Config::from_url(&url("", ""))?).build()?;
+    let connection = own.connect();
+    own.wait_for_connect().await?;
+    let name = key.clone();
+    let waiting = tokio::spawn(async move { own.blpop::<Value, _>(name, 0.0).await });
+    tell(lines, wait_blocked(&client, "1").await?);
+    waiting.abort();
+    connection.abort();
+    tell(lines, wait_blocked(&client, "0").await?);
+    tell(lines, client.rpush::<Value, _, _>(&key, "kept").await?);
+    tell(lines, client.lrange::<Value, _>(&key, 0, -1).await?);
+    Ok(())
+}
+
+/// Nobody waits for the first reply any more; those behind it are the right ones.
+async fn timeouts(_: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let own = connect(&url("", "")).await?;
+    let brief = Options { timeout: Some(Duration::from_millis(500)), ..Default::default() };
+    tell(lines, own.with_options(&brief).blpop::<Value, _>(&key, 2.0).await.map_err(|error| error.to_string()));
+    tell(lines, own.set::<Value, _, _>(format!("{key}:after"), "mine", None, None, false).await?);
+    tell(lines, own.get::<Value, _>(format!("{key}:after")).await?);
+    own.quit().await
+}
+
+async fn hear(own: &Client, client: &Client, channel: &str, sharded: bool, lines: &mut Lines) -> Result<(), Error> {
+    let mut messages = own.message_rx();
+    let count = match sharded {
+        true => client.spublish::<Value, _, _>(channel, "hello").await?,
+        false => client.publish::<Value, _, _>(channel, "hello").await?,
+    };
+    tell(lines, count);
+    let message = tokio::time::timeout(PATIENCE, messages.recv()).await.expect("a message in time").expect("a message");
+    tell(lines, (message.kind, message.channel, message.value));
+    Ok(())
+}
+
+async fn subscribe(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let own = connect(&url("", "")).await?;
+    own.subscribe(&key).await?;
+    hear(&own, &client, &key, false, lines).await?;
+    SUBSCRIBERS.lock().expect("subscribers").get_or_insert_default().insert(key, own);
+    Ok(())
+}
+
+async fn unsubscribe(_: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let channel = key.replace("unsubscribe", "subscribe");
+    let own = SUBSCRIBERS.lock().expect("subscribers").get_or_insert_default().remove(&channel).expect("a subscriber");
+    own.unsubscribe(&channel).await?;
+    tell(lines, own.echo::<Value, _>(&key).await?);
+    own.quit().await
+}
+
+async fn patterns(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let own = connect(&url("", "")).await?;
+    own.psubscribe(format!("{key}:*")).await?;
+    hear(&own, &client, &format!("{key}:one"), false, lines).await?;
+    own.punsubscribe(format!("{key}:*")).await?;
+    own.quit().await
+}
+
+async fn shards(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let own = connect(&url("", "")).await?;
+    own.ssubscribe(&key).await?;
+    hear(&own, &client, &key, true, lines).await?;
+    own.sunsubscribe(&key).await?;
+    own.quit().await
+}
+
+/// It has no cache, but tells what has changed.
+async fn caching(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let mut settings = Config::from_url(&url("", ""))?;
+    settings.version = RespVersion::RESP3;
+    let own = Builder::from_config(settings).build()?;
+    own.init().await?;
+    let mut came = own.invalidation_rx();
+    own.start_tracking(Vec::<String>::new(), false, false, false, false).await?;
+    client.set::<(), _, _>(&key, "old", None, None, false).await?;
+    tell(lines, own.get::<Value, _>(&key).await?);
+    client.set::<(), _, _>(&key, "new", None, None, false).await?;
+    let told = tokio::time::timeout(PATIENCE, came.recv()).await.expect("an invalidation in time");
+    tell(lines, told.map(|told| told.keys).ok());
+    tell(lines, own.get::<Value, _>(&key).await?);
+    own.stop_tracking().await?;
+    own.quit().await
+}
+
+/// Until the server has been killed and is there again, without its data. It connects anew by itself if it is told to.
+async fn killed(_: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let mut builder = Builder::from_config(Config::from_url(&url("", ""))?);
+    let own = builder.set_policy(ReconnectPolicy::new_constant(0, 50)).build()?;
+    own.init().await?;
+    let (mut lost, end) = (0, soon());
+    own.set::<(), _, _>(&key, "before", None, None, false).await?;
+    while Instant::now() < end {
+        match own.get::<Value, _>(&key).await {
+            Ok(Value::Null) => break,
+            Ok(_) => (),
+            Err(_) => lost += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tell(lines, format!("lost={lost}"));
+    tell(lines, own.set::<Value, _, _>(format!("{key}:after"), "there", None, None, false).await?);
+    tell(lines, own.get::<Value, _>(format!("{key}:after")).await?);
+    own.quit().await
+}
+
+/// It learns where the slots are, and goes to the node of each key.
+async fn cluster_mode(_: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
+    let cluster = Builder::from_config(Config::from_url_clustered(&url("", ""))?).build()?;
+    cluster.init().await?;
+    let names: Vec<String> = (0..20).map(|number| format!("{key}:{number}")).collect();
+    for name in &names {
+        tell(lines, cluster.set::<Value, _, _>(name, name, None, None, false).await?);
+        tell(lines, cluster.get::<Value, _>(name).await?);
+    }
+    let batch = cluster.pipeline();
+    for name in &names {
+        batch.append::<(), _, _>(name, "!").await?;
+        batch.get::<(), _>(name).await?;
+    }
+    tell(lines, batch.all::<Value>().await?);
+    transaction(cluster.clone(), format!("{{{key}}}a"), lines).await?;
+    tell(lines, cluster.eval::<Value, _, _, _>(ADD, format!("{{{key}}}b"), 7).await?);
+    tell(lines, cluster.blpop::<Value, _>(format!("{{{key}}}c"), 1.0).await.map_err(|error| error.to_string()));
+    let each = cluster.scan_cluster_buffered(format!("{key}:*"), None, None);
+    let found: Vec<Result<Key, Error>> = each.collect().await;
+    tell(lines, found.into_iter().map(|name| name.map(Key::into_string)).collect::<Result<BTreeSet<_>, _>>()?);
+    let ears = cluster.clone_new();
+    ears.init().await?;
+    ears.ssubscribe(&key).await?;
+    hear(&ears, &cluster, &key, true, lines).await?;
+    ears.quit().await?;
+    for name in &names {
+        cluster.del::<(), _>(name).await?;
+    }
+    cluster.quit().await
+}
+
 async fn greeting(_: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let place = format!("{}:{}", arguments[1], arguments[2]);
     for version in [RespVersion::RESP2, RespVersion::RESP3] {
-        for way in [format!("redis://{place}/3"), format!("redis://tested:secret@{place}")] {
-            let mut settings = Config::from_url(&way)?;
+        for place in [url("", "3"), url("tested:secret@", ""), url("tested:wrong@", "")] {
+            let mut settings = Config::from_url(&place)?;
             settings.version = version.clone();
             let own = Builder::from_config(settings).build()?;
-            own.init().await?;
+            if let Err(error) = own.init().await {
+                tell(lines, error.to_string());
+                continue;
+            }
             tell(lines, own.set::<Value, _, _>(&key, "mine", None, None, false).await?);
             let who = CustomCommand::new_static("ACL", None::<u16>, false);
             tell(lines, own.custom::<Value, _>(who, vec!["WHOAMI"]).await?);
@@ -115,10 +329,8 @@ async fn greeting(_: Client, key: String, lines: &mut Lines) -> Result<(), Error
     Ok(())
 }
 
-async fn connect() -> Result<Client, Error> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let settings = Config::from_url(&format!("redis://{}:{}/", arguments[1], arguments[2]))?;
-    let client = Builder::from_config(settings).build()?;
+async fn connect(place: &str) -> Result<Client, Error> {
+    let client = Builder::from_config(Config::from_url(place)?).build()?;
     client.init().await?;
     Ok(client)
 }
@@ -131,6 +343,20 @@ async fn outcome(client: Client, name: &str, number: usize) -> Lines {
         "refused" => refused(client, key, &mut lines).await,
         "hashes" => hashes(client, key, &mut lines).await,
         "lists" => lists(client, key, &mut lines).await,
+        "sorted_sets" => sorted_sets(client, key, &mut lines).await,
+        "watch" => watch(client, key, &mut lines).await,
+        "functions" => functions(client, key, &mut lines).await,
+        "scan" => scan(client, key, &mut lines).await,
+        "streams" => streams(client, key, &mut lines).await,
+        "abandoned" => abandoned(client, key, &mut lines).await,
+        "timeouts" => timeouts(client, key, &mut lines).await,
+        "subscribe" => subscribe(client, key, &mut lines).await,
+        "unsubscribe" => unsubscribe(client, key, &mut lines).await,
+        "patterns" => patterns(client, key, &mut lines).await,
+        "shards" => shards(client, key, &mut lines).await,
+        "caching" => caching(client, key, &mut lines).await,
+        "killed" => killed(client, key, &mut lines).await,
+        "cluster_mode" => cluster_mode(client, key, &mut lines).await,
         "pipeline" => pipeline(client, key, &mut lines).await,
         "transaction" => transaction(client, key, &mut lines).await,
         "script" => script(client, key, &mut lines).await,
@@ -141,25 +367,18 @@ async fn outcome(client: Client, name: &str, number: usize) -> Lines {
         _ => return vec!["unsupported".to_owned()],
     };
     if let Err(error) = done {
-        lines.push(format!("error {error}").replace('\n', " "));
+        tell_error(&mut lines, error);
     }
     lines
 }
 
-/// As the lock file has it.
-fn version() -> &'static str {
-    let behind = include_str!("../Cargo.lock").split("name = \"fred\"\nversion = \"").nth(1);
-    behind.and_then(|text| text.split('"').next()).unwrap_or("unknown")
-}
-
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let count: usize = std::env::args().nth(3).and_then(|text| text.parse().ok()).expect("a number of clients");
     let mut clients = Vec::new();
-    for _ in 0..count {
-        clients.push(connect().await?);
+    for _ in 0..protocol::clients() {
+        clients.push(connect(&url("", "")).await?);
     }
-    println!("version {}\nready", version());
+    println!("version {}\nready", protocol::version("fred"));
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("a line");
         let words: Vec<&str> = line.split(' ').collect();

@@ -1,12 +1,13 @@
 // redis-rs with its default settings. The protocol: scripts/clients_program.py.
-use redis::{Commands, Connection, PubSub, RedisResult, Value};
+mod protocol;
+
+use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, FUNCTIONS, PATIENCE};
+use redis::streams::StreamReadOptions;
+use redis::{Commands, Connection, ConnectionLike, PubSub, RedisResult, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::BufRead;
 use std::sync::Mutex;
-use std::time::Duration;
-
-const ADD: &str = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
-const PATIENCE: Duration = Duration::from_secs(20);
+use std::time::{Duration, Instant};
 
 /// What all clients have in common.
 struct World {
@@ -14,13 +15,9 @@ struct World {
     subscriptions: Mutex<HashMap<String, PubSub<'static>>>,
 }
 
-type Feature = fn(&World, &mut Connection, &str, &mut Vec<String>) -> RedisResult<()>;
+type Feature = fn(&World, &mut Connection, &str, &mut Lines) -> RedisResult<()>;
 
-fn tell<T: std::fmt::Debug>(lines: &mut Vec<String>, reply: T) {
-    lines.push(format!("reply {reply:?}").replace('\n', " "));
-}
-
-fn strings(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn strings(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     let (count, timed, none) = (format!("{key}:count"), format!("{key}:timed"), format!("{key}:none"));
     tell(lines, client.set::<_, _, Value>(key, "first")?);
     tell(lines, client.get::<_, Value>(key)?);
@@ -33,34 +30,34 @@ fn strings(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String
     Ok(())
 }
 
-fn refused(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn refused(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     client.set::<_, _, ()>(key, "no number")?;
     tell(lines, client.incr::<_, _, Value>(key, 1).map_err(|error| error.to_string()));
     Ok(())
 }
 
-fn hashes(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn hashes(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     tell(lines, client.hset_multiple::<_, _, _, Value>(key, &[("one", 1), ("two", 2)])?);
     tell(lines, client.hgetall::<_, BTreeMap<String, String>>(key)?);
     tell(lines, client.hincr::<_, _, _, Value>(key, "two", 40)?);
     Ok(())
 }
 
-fn lists(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn lists(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     tell(lines, client.rpush::<_, _, Value>(key, &["a", "b", "c"])?);
     tell(lines, client.lrange::<_, Value>(key, 0, -1)?);
     tell(lines, client.lpop::<_, Value>(key, None)?);
     Ok(())
 }
 
-fn sorted_sets(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn sorted_sets(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     tell(lines, client.zadd_multiple::<_, _, _, Value>(key, &[(1.5, "a"), (2.0, "b")])?);
     tell(lines, client.zrange_withscores::<_, Value>(key, 0, -1)?);
     tell(lines, client.zscore::<_, _, Value>(key, "a")?);
     Ok(())
 }
 
-fn pipeline(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn pipeline(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     let mut batch = redis::pipe();
     for number in 0..50 {
         batch.rpush(key, number);
@@ -69,13 +66,13 @@ fn pipeline(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<Strin
     Ok(())
 }
 
-fn transaction(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn transaction(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     let replies: Vec<Value> = redis::pipe().atomic().set(key, 1).incr(key, 1).get(key).query(client)?;
     tell(lines, replies);
     Ok(())
 }
 
-fn watch(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn watch(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     client.set::<_, _, ()>(key, 5)?;
     let replies: Vec<Value> = redis::transaction(client, &[key], |client, batch| {
         let value: i64 = client.get(key)?;
@@ -85,7 +82,7 @@ fn watch(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>)
     Ok(())
 }
 
-fn script(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn script(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     let add = redis::Script::new(ADD);
     for number in [7, 8] {
         tell(lines, add.key(key).arg(number).invoke::<Value>(client)?);
@@ -93,7 +90,15 @@ fn script(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>
     Ok(())
 }
 
-fn scan(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn functions(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    tell(lines, redis::cmd("FUNCTION").arg(&["LOAD", "REPLACE", FUNCTIONS]).query::<Value>(client)?);
+    for number in [7, 8] {
+        tell(lines, redis::cmd("FCALL").arg("tested_add").arg(1).arg(key).arg(number).query::<Value>(client)?);
+    }
+    Ok(())
+}
+
+fn scan(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     for number in 0..30 {
         client.set::<_, _, ()>(format!("{key}:{number}"), number)?;
     }
@@ -105,14 +110,111 @@ fn scan(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) 
     Ok(())
 }
 
-fn big(_: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn big(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     let value = "headgate".repeat(131072);
     tell(lines, client.set::<_, _, Value>(key, &value)?);
     tell(lines, client.get::<_, String>(key)? == value);
     Ok(())
 }
 
-fn blocking(world: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn streams(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    for number in 1..=5 {
+        tell(lines, client.xadd::<_, _, _, _, Value>(key, format!("1-{number}"), &[("number", number)])?);
+    }
+    tell(lines, client.xgroup_create::<_, _, _, Value>(key, "group", "0")?);
+    let one = StreamReadOptions::default().group("group", "one").count(3);
+    tell(lines, client.xread_options::<_, _, Value>(&[key], &[">"], &one)?);
+    tell(lines, client.xack::<_, _, _, Value>(key, "group", &["1-1", "1-2"])?);
+    tell(lines, client.xpending::<_, _, Value>(key, "group")?);
+    let two = StreamReadOptions::default().group("group", "two").block(20);
+    for _ in 0..2 {
+        tell(lines, client.xread_options::<_, _, Value>(&[key], &[">"], &two)?);
+    }
+    tell(lines, client.xrange_all::<_, Value>(key)?);
+    Ok(())
+}
+
+/// Every way to begin a connection: RESP, databases, users, wrong passwords.
+fn greeting(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    for place in [
+        url("", "3"),
+        url("", "?protocol=resp3"),
+        url("", "3?protocol=resp3"),
+        url("tested:secret@", ""),
+        url("tested:secret@", "?protocol=resp3"),
+        url("tested:wrong@", ""),
+        url("tested:wrong@", "?protocol=resp3"),
+    ] {
+        match redis::Client::open(place)?.get_connection() {
+            Err(error) => tell(lines, error.to_string()),
+            Ok(mut own) => {
+                tell(lines, own.set::<_, _, Value>(key, "mine")?);
+                tell(lines, redis::cmd("CLIENT").arg("SETNAME").arg("tested").query::<Value>(&mut own)?);
+                tell(lines, redis::cmd("ACL").arg("WHOAMI").query::<Value>(&mut own)?);
+                tell(lines, client.get::<_, Value>(key)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Connections of a pool, in many threads.
+fn concurrent(world: &World, _: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    let pool = r2d2::Pool::builder().max_size(5).build(world.library.clone()).expect("a pool");
+    let work = |part: usize| -> RedisResult<Vec<(Value, Value)>> {
+        let names = (part..100).step_by(10).map(|number| format!("{key}:{number}"));
+        let mut replies = Vec::new();
+        for name in names {
+            let mut client = pool.get().expect("a connection");
+            replies.push((client.set(&name, &name)?, client.get(&name)?));
+        }
+        Ok(replies)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..10).map(|part| scope.spawn(move || work(part))).collect();
+        for thread in threads {
+            tell(lines, thread.join().expect("a thread")?);
+        }
+        Ok(())
+    })
+}
+
+fn wait_blocked(client: &mut Connection, wanted: &str) -> RedisResult<String> {
+    let end = soon();
+    loop {
+        let now = blocked_in(&redis::cmd("INFO").arg("clients").query::<String>(client)?);
+        if now == wanted || Instant::now() > end {
+            return Ok(now);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A client that goes away while it blocks takes nothing with it.
+fn abandoned(world: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    let mut own = world.library.get_connection()?;
+    own.send_packed_command(&redis::cmd("BLPOP").arg(key).arg(0).get_packed_command())?;
+    tell(lines, wait_blocked(client, "1")?);
+    drop(own);
+    tell(lines, wait_blocked(client, "0")?);
+    tell(lines, client.rpush::<_, _, Value>(key, "kept")?);
+    tell(lines, client.lrange::<_, Value>(key, 0, -1)?);
+    Ok(())
+}
+
+/// What comes after a reply that nobody waits for any more is the right one, once the late one has come.
+fn timeouts(world: &World, _: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    let mut own = world.library.get_connection()?;
+    own.set_read_timeout(Some(Duration::from_millis(500)))?;
+    tell(lines, own.blpop::<_, Value>(key, 2.0).map_err(|error| error.is_timeout()));
+    own.set_read_timeout(Some(PATIENCE))?;
+    tell(lines, own.is_open());
+    tell(lines, own.set::<_, _, Value>(format!("{key}:after"), "mine")?);
+    tell(lines, own.get::<_, Value>(format!("{key}:after"))?);
+    Ok(())
+}
+
+fn blocking(world: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     tell(lines, client.blpop::<_, Value>(key, 1.0)?);
     client.rpush::<_, _, ()>(key, "there")?;
     tell(lines, client.blpop::<_, Value>(key, 1.0)?);
@@ -126,7 +228,7 @@ fn blocking(world: &World, client: &mut Connection, key: &str, lines: &mut Vec<S
     push.join().expect("the push")
 }
 
-fn subscribe(world: &World, client: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn subscribe(world: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     // For as long as the program runs: what is subscribed borrows it.
     let own: &'static mut Connection = Box::leak(Box::new(world.library.get_connection()?));
     own.set_read_timeout(Some(PATIENCE))?;
@@ -139,10 +241,65 @@ fn subscribe(world: &World, client: &mut Connection, key: &str, lines: &mut Vec<
     Ok(())
 }
 
-fn unsubscribe(world: &World, _: &mut Connection, key: &str, lines: &mut Vec<String>) -> RedisResult<()> {
+fn unsubscribe(world: &World, _: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     let channel = key.replace("unsubscribe", "subscribe");
     let subscription = world.subscriptions.lock().expect("subscriptions").remove(&channel);
     tell(lines, subscription.expect("a subscription").unsubscribe(&channel));
+    Ok(())
+}
+
+fn patterns(world: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    let mut own = world.library.get_connection()?;
+    own.set_read_timeout(Some(PATIENCE))?;
+    let mut subscription = own.as_pubsub();
+    subscription.psubscribe(format!("{key}:*"))?;
+    tell(lines, client.publish::<_, _, Value>(format!("{key}:one"), "hello")?);
+    let message = subscription.get_message()?;
+    let names = (message.get_pattern::<String>()?, message.get_channel_name().to_owned());
+    tell(lines, (names, message.get_payload::<String>()?));
+    subscription.punsubscribe(format!("{key}:*"))
+}
+
+/// Until the server has been killed and is there again, without its data. A connection that has failed is for its user to
+/// open anew.
+fn killed(world: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    let (mut lost, end) = (0, soon());
+    client.set::<_, _, ()>(key, "before")?;
+    while Instant::now() < end {
+        match client.get::<_, Value>(key) {
+            Ok(Value::Nil) => break,
+            Ok(_) => (),
+            Err(_) => {
+                lost += 1;
+                if let Ok(anew) = world.library.get_connection() {
+                    *client = anew;
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    tell(lines, format!("lost={lost}"));
+    tell(lines, client.set::<_, _, Value>(format!("{key}:after"), "there")?);
+    tell(lines, client.get::<_, Value>(format!("{key}:after"))?);
+    Ok(())
+}
+
+/// It learns where the slots are, and goes to the node of each key.
+fn cluster_mode(_: &World, _: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
+    let names: Vec<String> = (0..20).map(|number| format!("{key}:{number}")).collect();
+    let mut cluster = redis::cluster::ClusterClient::new(vec![url("", "")])?.get_connection()?;
+    for name in &names {
+        tell(lines, (cluster.set::<_, _, Value>(name, name)?, cluster.get::<_, Value>(name)?));
+    }
+    let mut batch = redis::cluster::cluster_pipe();
+    for name in &names {
+        batch.append(name, "!").get(name);
+    }
+    tell(lines, batch.query::<Vec<Value>>(&mut cluster)?);
+    tell(lines, cluster.mget::<_, Value>(&names)?);
+    tell(lines, redis::Script::new(ADD).key(format!("{{{key}}}b")).arg(7).invoke::<Value>(&mut cluster)?);
+    tell(lines, cluster.blpop::<_, Value>(format!("{{{key}}}c"), 1.0)?);
+    tell(lines, cluster.del::<_, Value>(&names)?);
     Ok(())
 }
 
@@ -156,20 +313,29 @@ const FEATURES: &[(&str, Feature)] = &[
     ("transaction", transaction),
     ("watch", watch),
     ("script", script),
+    ("functions", functions),
     ("scan", scan),
     ("big", big),
+    ("streams", streams),
+    ("greeting", greeting),
+    ("concurrent", concurrent),
+    ("abandoned", abandoned),
+    ("timeouts", timeouts),
     ("blocking", blocking),
     ("subscribe", subscribe),
     ("unsubscribe", unsubscribe),
+    ("patterns", patterns),
+    ("killed", killed),
+    ("cluster_mode", cluster_mode),
 ];
 
-fn outcome(world: &World, client: &mut Connection, name: &str, number: usize) -> Vec<String> {
+fn outcome(world: &World, client: &mut Connection, name: &str, number: usize) -> Lines {
     let mut lines = Vec::new();
     match FEATURES.iter().find(|(known, _)| *known == name) {
         None => lines.push("unsupported".to_owned()),
         Some((_, feature)) => {
             if let Err(error) = feature(world, client, &format!("newest:{name}:{number}"), &mut lines) {
-                lines.push(format!("error {error}").replace('\n', " "));
+                tell_error(&mut lines, error);
             }
         }
     }
@@ -177,7 +343,7 @@ fn outcome(world: &World, client: &mut Connection, name: &str, number: usize) ->
 }
 
 fn answer(world: &World, clients: &mut [Connection], name: &str, together: bool) {
-    let outcomes: Vec<Vec<String>> = if together {
+    let outcomes: Vec<Lines> = if together {
         std::thread::scope(|scope| {
             let started: Vec<_> = clients
                 .iter_mut()
@@ -195,19 +361,11 @@ fn answer(world: &World, clients: &mut [Connection], name: &str, together: bool)
     println!("done");
 }
 
-/// As the lock file has it.
-fn version() -> &'static str {
-    let behind = include_str!("../Cargo.lock").split("name = \"redis\"\nversion = \"").nth(1);
-    behind.and_then(|text| text.split('"').next()).unwrap_or("unknown")
-}
-
 fn main() -> RedisResult<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let library = redis::Client::open(format!("redis://{}:{}/", arguments[1], arguments[2]))?;
-    let world = World { library, subscriptions: Mutex::new(HashMap::new()) };
-    let count = arguments[3].parse().expect("a number of clients");
-    let mut clients = (0..count).map(|_| world.library.get_connection()).collect::<RedisResult<Vec<_>>>()?;
-    println!("version {}\nready", version());
+    let world = World { library: redis::Client::open(url("", ""))?, subscriptions: Mutex::new(HashMap::new()) };
+    let mut clients =
+        (0..protocol::clients()).map(|_| world.library.get_connection()).collect::<RedisResult<Vec<_>>>()?;
+    println!("version {}\nready", protocol::version("redis"));
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("a line");
         let words: Vec<&str> = line.split(' ').collect();

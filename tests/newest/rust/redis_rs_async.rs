@@ -1,19 +1,17 @@
 // redis-rs with tokio: multiplexed connections, whose commands go out as they come.
+mod protocol;
+
 use futures_util::StreamExt;
-use redis::aio::MultiplexedConnection;
+use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, FUNCTIONS, PATIENCE};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSub};
+use redis::streams::StreamReadOptions;
 use redis::{AsyncCommands, RedisResult, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::BufRead;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-const ADD: &str = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
-const PATIENCE: Duration = Duration::from_secs(20);
-
-type Lines = Vec<String>;
-
-fn tell<T: std::fmt::Debug>(lines: &mut Lines, reply: T) {
-    lines.push(format!("reply {reply:?}").replace('\n', " "));
-}
+static SUBSCRIPTIONS: Mutex<Option<HashMap<String, PubSub>>> = Mutex::new(None);
 
 async fn strings(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
     let (count, timed, none) = (format!("{key}:count"), format!("{key}:timed"), format!("{key}:none"));
@@ -67,10 +65,34 @@ async fn transaction(mut client: MultiplexedConnection, key: String, lines: &mut
     Ok(())
 }
 
+/// On a connection of its own, as the library wants it: on a shared one all that is under way would be between.
+async fn watch(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    client.set::<_, _, ()>(&key, 5).await?;
+    let own = connect(&url("", "")).await?;
+    let name = key.as_str();
+    let replies: Vec<Value> = redis::aio::transaction_async(own, &[name], |mut own, mut batch| async move {
+        let value: i64 = own.get(name).await?;
+        batch.set(name, value * 2).get(name).query_async(&mut own).await
+    })
+    .await?;
+    tell(lines, replies);
+    Ok(())
+}
+
 async fn script(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
     let add = redis::Script::new(ADD);
     for number in [7, 8] {
         tell(lines, add.key(&key).arg(number).invoke_async::<Value>(&mut client).await?);
+    }
+    Ok(())
+}
+
+async fn functions(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let load = redis::cmd("FUNCTION").arg(&["LOAD", "REPLACE", FUNCTIONS]).clone();
+    tell(lines, load.query_async::<Value>(&mut client).await?);
+    for number in [7, 8] {
+        let call = redis::cmd("FCALL").arg("tested_add").arg(1).arg(&key).arg(number).clone();
+        tell(lines, call.query_async::<Value>(&mut client).await?);
     }
     Ok(())
 }
@@ -97,17 +119,18 @@ async fn big(mut client: MultiplexedConnection, key: String, lines: &mut Lines) 
 
 async fn streams(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
     for number in 1..=5 {
-        let added = redis::cmd("XADD").arg(&key).arg(format!("1-{number}")).arg("number").arg(number).clone();
-        tell(lines, added.query_async::<Value>(&mut client).await?);
+        tell(lines, client.xadd::<_, _, _, _, Value>(&key, format!("1-{number}"), &[("number", number)]).await?);
     }
-    let made = redis::cmd("XGROUP").arg("CREATE").arg(&key).arg("group").arg("0").clone();
-    tell(lines, made.query_async::<Value>(&mut client).await?);
-    let read = redis::cmd("XREADGROUP").arg("GROUP").arg("group").arg("one").arg("COUNT").arg(3).arg("STREAMS").arg(&key)
-        .arg(">").clone();
-    for _ in 0..3 {
-        tell(lines, read.query_async::<Value>(&mut client).await?);
+    tell(lines, client.xgroup_create::<_, _, _, Value>(&key, "group", "0").await?);
+    let one = StreamReadOptions::default().group("group", "one").count(3);
+    tell(lines, client.xread_options::<_, _, Value>(&[&key], &[">"], &one).await?);
+    tell(lines, client.xack::<_, _, _, Value>(&key, "group", &["1-1", "1-2"]).await?);
+    tell(lines, client.xpending::<_, _, Value>(&key, "group").await?);
+    let two = StreamReadOptions::default().group("group", "two").block(20);
+    for _ in 0..2 {
+        tell(lines, client.xread_options::<_, _, Value>(&[&key], &[">"], &two).await?);
     }
-    tell(lines, redis::cmd("XACK").arg(&key).arg("group").arg("1-1").query_async::<Value>(&mut client).await?);
+    tell(lines, client.xrange_all::<_, Value>(&key).await?);
     Ok(())
 }
 
@@ -126,48 +149,200 @@ async fn concurrent(client: MultiplexedConnection, key: String, lines: &mut Line
     Ok(())
 }
 
+async fn wait_blocked(client: &mut MultiplexedConnection, wanted: &str) -> RedisResult<String> {
+    let end = soon();
+    loop {
+        let now = blocked_in(&redis::cmd("INFO").arg("clients").query_async::<String>(client).await?);
+        if now == wanted || Instant::now() > end {
+            return Ok(now);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A client that goes away while it blocks takes nothing with it.
+async fn abandoned(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let (mut own, name) = (connect(&url("", "")).await?, key.clone());
+    let waiting = tokio::spawn(async move { own.blpop::<_, Value>(name, 0.0).await });
+    tell(lines, wait_blocked(&mut client, "1").await?);
+    waiting.abort();
+    tell(lines, wait_blocked(&mut client, "0").await?);
+    tell(lines, client.rpush::<_, _, Value>(&key, "kept").await?);
+    tell(lines, client.lrange::<_, Value>(&key, 0, -1).await?);
+    Ok(())
+}
+
+/// With the half second that the library waits by default.
+async fn timeouts(_: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let mut own = library(&url("", ""))?.get_multiplexed_async_connection().await?;
+    tell(lines, own.blpop::<_, Value>(&key, 2.0).await.map_err(|error| error.is_timeout()));
+    own.set_response_timeout(PATIENCE);
+    tell(lines, own.set::<_, _, Value>(format!("{key}:after"), "mine").await?);
+    tell(lines, own.get::<_, Value>(format!("{key}:after")).await?);
+    Ok(())
+}
+
+async fn blocking(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let mut own = connect(&url("", "")).await?;
+    tell(lines, own.blpop::<_, Value>(&key, 1.0).await?);
+    client.rpush::<_, _, ()>(&key, "there").await?;
+    tell(lines, own.blpop::<_, Value>(&key, 1.0).await?);
+    let name = key.clone();
+    let push = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.rpush::<_, _, ()>(name, "pushed").await
+    });
+    tell(lines, own.blpop::<_, Value>(&key, PATIENCE.as_secs_f64()).await?);
+    push.await.expect("the push")
+}
+
+async fn tell_message(subscription: &mut PubSub, lines: &mut Lines) -> RedisResult<()> {
+    let next = tokio::time::timeout(PATIENCE, subscription.on_message().next()).await;
+    let message = next.expect("a message in time").expect("a message");
+    let name = message.get_channel_name().to_owned();
+    tell(lines, (message.get_pattern::<Option<String>>()?, name, message.get_payload::<String>()?));
+    Ok(())
+}
+
 async fn subscribe(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    let mut own = library()?.get_async_pubsub().await?;
+    let mut own = library(&url("", ""))?.get_async_pubsub().await?;
+    own.subscribe(&key).await?;
+    tell(lines, client.publish::<_, _, Value>(&key, "hello").await?);
+    tell_message(&mut own, lines).await?;
+    SUBSCRIPTIONS.lock().expect("subscriptions").get_or_insert_default().insert(key, own);
+    Ok(())
+}
+
+async fn unsubscribe(_: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let channel = key.replace("unsubscribe", "subscribe");
+    let own = SUBSCRIPTIONS.lock().expect("subscriptions").get_or_insert_default().remove(&channel);
+    tell(lines, own.expect("a subscription").unsubscribe(&channel).await);
+    Ok(())
+}
+
+async fn patterns(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let mut own = library(&url("", ""))?.get_async_pubsub().await?;
     own.subscribe(&key).await?;
     own.psubscribe(format!("{key}:*")).await?;
-    tell(lines, client.publish::<_, _, Value>(&key, "hello").await?);
-    tell(lines, client.publish::<_, _, Value>(format!("{key}:one"), "there").await?);
-    let mut messages = own.on_message();
+    for channel in [key.clone(), format!("{key}:one")] {
+        tell(lines, client.publish::<_, _, Value>(channel, "hello").await?);
+        tell_message(&mut own, lines).await?;
+    }
+    own.punsubscribe(format!("{key}:*")).await?;
+
+    // On the connection that has commands, too.
+    let (sender, mut came) = tokio::sync::mpsc::unbounded_channel();
+    let config = patient().set_push_sender(sender);
+    let mut both = library(&url("", "?protocol=resp3"))?.get_multiplexed_async_connection_with_config(&config).await?;
+    both.psubscribe(format!("{key}:*")).await?;
+    tell(lines, both.publish::<_, _, Value>(format!("{key}:two"), "there").await?);
     for _ in 0..2 {
-        let message = tokio::time::timeout(PATIENCE, messages.next()).await.expect("a message").expect("a message");
-        tell(lines, (message.get_channel_name().to_owned(), message.get_payload::<String>()?));
+        tell(lines, tokio::time::timeout(PATIENCE, came.recv()).await.expect("a push in time"));
     }
     Ok(())
 }
 
-async fn greeting(_: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let place = format!("{}:{}", arguments[1], arguments[2]);
-    for way in [
-        format!("redis://{place}/3"),
-        format!("redis://{place}/?protocol=resp3"),
-        format!("redis://tested:secret@{place}/"),
-        format!("redis://tested:wrong@{place}/"),
+/// Its client-side cache.
+async fn caching(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let config = patient().set_cache_config(redis::caching::CacheConfig::new());
+    let mut own = library(&url("", "?protocol=resp3"))?.get_multiplexed_async_connection_with_config(&config).await?;
+    client.set::<_, _, ()>(&key, "old").await?;
+    for _ in 0..3 {
+        tell(lines, own.get::<_, Value>(&key).await?);
+    }
+    tell(lines, own.get_cache_statistics().map(|counts| (counts.hit, counts.miss)));
+    client.set::<_, _, ()>(&key, "new").await?;
+    let end = soon();
+    while own.get::<_, String>(&key).await? != "new" && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tell(lines, own.get::<_, Value>(&key).await?);
+    tell(lines, own.get_cache_statistics().map(|counts| counts.invalidate));
+    Ok(())
+}
+
+async fn greeting(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    for place in [
+        url("", "3"),
+        url("", "?protocol=resp3"),
+        url("", "3?protocol=resp3"),
+        url("tested:secret@", ""),
+        url("tested:wrong@", ""),
+        url("tested:wrong@", "?protocol=resp3"),
     ] {
-        match redis::Client::open(way)?.get_multiplexed_async_connection_with_config(&patient()).await {
+        match connect(&place).await {
             Err(error) => tell(lines, error.to_string()),
             Ok(mut own) => {
                 tell(lines, own.set::<_, _, Value>(&key, "mine").await?);
                 tell(lines, redis::cmd("ACL").arg("WHOAMI").query_async::<Value>(&mut own).await?);
+                tell(lines, client.get::<_, Value>(&key).await?);
             }
         }
     }
     Ok(())
 }
 
-fn library() -> RedisResult<redis::Client> {
-    let arguments: Vec<String> = std::env::args().collect();
-    redis::Client::open(format!("redis://{}:{}/", arguments[1], arguments[2]))
+/// Until the server has been killed and is there again, without its data. A manager connects anew by itself.
+async fn killed(_: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let config = ConnectionManagerConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE));
+    let mut own = ConnectionManager::new_with_config(library(&url("", ""))?, config).await?;
+    let (mut lost, end) = (0, soon());
+    own.set::<_, _, ()>(&key, "before").await?;
+    while Instant::now() < end {
+        match own.get::<_, Value>(&key).await {
+            Ok(Value::Nil) => break,
+            Ok(_) => (),
+            Err(_) => lost += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tell(lines, format!("lost={lost}"));
+    tell(lines, own.set::<_, _, Value>(format!("{key}:after"), "there").await?);
+    tell(lines, own.get::<_, Value>(format!("{key}:after")).await?);
+    Ok(())
+}
+
+/// It learns where the slots are, and goes to the node of each key.
+async fn cluster_mode(_: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
+    let names: Vec<String> = (0..20).map(|number| format!("{key}:{number}")).collect();
+    let (sender, mut came) = tokio::sync::mpsc::unbounded_channel();
+    let client = redis::cluster::ClusterClientBuilder::new(vec![url("", "")])
+        .use_protocol(redis::ProtocolVersion::RESP3)
+        .connection_timeout(PATIENCE)
+        .response_timeout(PATIENCE)
+        .push_sender(sender)
+        .build()?;
+    let mut cluster = client.get_async_connection().await?;
+    for name in &names {
+        tell(lines, (cluster.set::<_, _, Value>(name, name).await?, cluster.get::<_, Value>(name).await?));
+    }
+    let batch = redis::pipe().atomic().set(&names[0], 1).incr(&names[0], 1).get(&names[0]).clone();
+    tell(lines, batch.query_async::<Vec<Value>>(&mut cluster).await?);
+    tell(lines, cluster.mget::<_, Value>(&names).await?);
+    let (script, name) = (redis::Script::new(ADD), format!("{{{key}}}b"));
+    tell(lines, script.key(name).arg(7).invoke_async::<Value>(&mut cluster).await?);
+    tell(lines, cluster.blpop::<_, Value>(format!("{{{key}}}c"), 1.0).await?);
+    cluster.ssubscribe(&key).await?;
+    tell(lines, cluster.spublish::<_, _, Value>(&key, "hello").await?);
+    for _ in 0..2 {
+        let push = tokio::time::timeout(PATIENCE, came.recv()).await.expect("a push in time");
+        tell(lines, push.map(|push| (push.kind, push.data)));
+    }
+    tell(lines, cluster.del::<_, Value>(&names).await?);
+    Ok(())
+}
+
+fn library(place: &str) -> RedisResult<redis::Client> {
+    redis::Client::open(place)
 }
 
 /// Half a second is not enough on a busy machine.
 fn patient() -> redis::AsyncConnectionConfig {
     redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE))
+}
+
+async fn connect(place: &str) -> RedisResult<MultiplexedConnection> {
+    library(place)?.get_multiplexed_async_connection_with_config(&patient()).await
 }
 
 async fn outcome(client: MultiplexedConnection, name: &str, number: usize) -> Lines {
@@ -181,35 +356,38 @@ async fn outcome(client: MultiplexedConnection, name: &str, number: usize) -> Li
         "sorted_sets" => sorted_sets(client, key, &mut lines).await,
         "pipeline" => pipeline(client, key, &mut lines).await,
         "transaction" => transaction(client, key, &mut lines).await,
+        "watch" => watch(client, key, &mut lines).await,
+        "functions" => functions(client, key, &mut lines).await,
         "script" => script(client, key, &mut lines).await,
         "scan" => scan(client, key, &mut lines).await,
         "big" => big(client, key, &mut lines).await,
         "streams" => streams(client, key, &mut lines).await,
         "concurrent" => concurrent(client, key, &mut lines).await,
         "greeting" => greeting(client, key, &mut lines).await,
-        "patterns" => subscribe(client, key, &mut lines).await,
+        "abandoned" => abandoned(client, key, &mut lines).await,
+        "timeouts" => timeouts(client, key, &mut lines).await,
+        "blocking" => blocking(client, key, &mut lines).await,
+        "subscribe" => subscribe(client, key, &mut lines).await,
+        "unsubscribe" => unsubscribe(client, key, &mut lines).await,
+        "patterns" => patterns(client, key, &mut lines).await,
+        "caching" => caching(client, key, &mut lines).await,
+        "killed" => killed(client, key, &mut lines).await,
+        "cluster_mode" => cluster_mode(client, key, &mut lines).await,
         _ => return vec!["unsupported".to_owned()],
     };
     if let Err(error) = done {
-        lines.push(format!("error {error}").replace('\n', " "));
+        tell_error(&mut lines, error);
     }
     lines
 }
 
-/// As the lock file has it.
-fn version() -> &'static str {
-    let behind = include_str!("../Cargo.lock").split("name = \"redis\"\nversion = \"").nth(1);
-    behind.and_then(|text| text.split('"').next()).unwrap_or("unknown")
-}
-
 #[tokio::main]
 async fn main() -> RedisResult<()> {
-    let count: usize = std::env::args().nth(3).and_then(|text| text.parse().ok()).expect("a number of clients");
     let mut clients = Vec::new();
-    for _ in 0..count {
-        clients.push(library()?.get_multiplexed_async_connection_with_config(&patient()).await?);
+    for _ in 0..protocol::clients() {
+        clients.push(connect(&url("", "")).await?);
     }
-    println!("version {}\nready", version());
+    println!("version {}\nready", protocol::version("redis"));
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("a line");
         let words: Vec<&str> = line.split(' ').collect();

@@ -1,15 +1,12 @@
 // rslock: locks by its own LockManager.
+mod protocol;
+
+use protocol::{tell, tell_error, url, Lines};
 use rslock::{LockError, LockManager};
 use std::io::BufRead;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(10);
-
-type Lines = Vec<String>;
-
-fn tell<T: std::fmt::Debug>(lines: &mut Lines, reply: T) {
-    lines.push(format!("reply {reply:?}").replace('\n', " "));
-}
 
 /// An error, without what names a lock, which is random.
 fn kind(error: LockError) -> String {
@@ -46,24 +43,16 @@ async fn outcome(manager: LockManager, name: &str, number: usize) -> Lines {
         return vec!["unsupported".to_owned()];
     }
     if let Err(error) = locks(manager, format!("newest:{name}:{number}"), &mut lines).await {
-        lines.push(format!("error {error}").replace('\n', " "));
+        tell_error(&mut lines, error);
     }
     lines
 }
 
-/// As the lock file has it.
-fn version() -> &'static str {
-    let behind = include_str!("../Cargo.lock").split("name = \"rslock\"\nversion = \"").nth(1);
-    behind.and_then(|text| text.split('"').next()).unwrap_or("unknown")
-}
-
 #[tokio::main]
 async fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let address = format!("redis://{}:{}/", arguments[1], arguments[2]);
-    let count: usize = arguments[3].parse().expect("a number of clients");
-    let managers: Vec<LockManager> = (0..count).map(|_| LockManager::new(vec![address.clone()])).collect();
-    println!("version {}\nready", version());
+    let managers: Vec<LockManager> =
+        (0..protocol::clients()).map(|_| LockManager::new(vec![url("", "")])).collect();
+    println!("version {}\nready", protocol::version("rslock"));
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("a line");
         let words: Vec<&str> = line.split(' ').collect();
