@@ -16,7 +16,11 @@ function heard(string $verb, string $name, string $channel): array
     $came = [];
     $own = connect();
     $own->setOption(Redis::OPT_READ_TIMEOUT, PATIENCE);
-    $child = later(fn () => connect()->publish($channel, 'hello'));
+    $child = later(function () use ($channel) {
+        for ($client = connect(); $client->publish($channel, 'hello') === 0; usleep(5000)) {
+            // nobody is subscribed yet
+        }
+    });
     try {
         $own->$verb([$name], function ($subscriber, ...$message) use (&$came) {
             $came[] = $message;

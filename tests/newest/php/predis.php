@@ -111,9 +111,9 @@ serve(Predis\Client::VERSION, 'connect', [
         return [...$replies, blocked($blocked, 0), $client->rpush($key, ['kept']), $client->lrange($key, 0, -1)];
     },
     'timeouts' => function ($client, $key) {
-        $own = connect(['read_write_timeout' => 0.5]);
+        $own = connect(['read_write_timeout' => 1]);
         try {
-            $late = $own->blpop([$key], 2);
+            $late = $own->blpop([$key], 4);
         } catch (Predis\Connection\ConnectionException $error) {
             $late = 'timed out';
         }
