@@ -334,14 +334,28 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 
 /* ---- start ---- */
 
+static const int signal_numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+#define SIGNAL_COUNT (sizeof signal_numbers / sizeof signal_numbers[0])
+
 static void watch_signals(struct process *process)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        evsignal_assign(&process->signals[i], process->reactor.base, numbers[i], on_signal, process);
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+        evsignal_assign(&process->signals[i], process->reactor.base, signal_numbers[i], on_signal, process);
         event_add(&process->signals[i], NULL);
     }
+}
+
+/* Nobody listens to signals any more, and one that is sent twice (by an operator, or by the process that has taken over)
+ * must not make a failure of an end in good order. */
+static void hold_signals(void)
+{
+    sigset_t held;
+
+    sigemptyset(&held);
+    for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+        sigaddset(&held, signal_numbers[i]);
+    }
+    sigprocmask(SIG_BLOCK, &held, NULL);
 }
 
 static void report_unused(const char *address)
@@ -470,6 +484,7 @@ static void end(struct process *process)
     }
     supervisor_close(&process->supervisor);
     reload_close(&process->reload);
+    hold_signals();
     reactor_free(&process->reactor);
 }
 

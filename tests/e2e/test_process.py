@@ -173,6 +173,17 @@ def test_a_second_signal_ends_it_at_once(redis, make_headgate, pool):
     client.assert_closed()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_at_the_very_end_change_nothing(redis, make_headgate, number):
+    """A script, a service manager and a process that has taken over may each send theirs."""
+    headgate = make_headgate(redis)
+    assert headgate.connect()("PING") == PONG
+    headgate.signal(signal.SIGTERM)
+    while headgate.process.poll() is None:
+        headgate.signal(number)
+    assert headgate.process.returncode == 0
+
+
 def test_ending_while_redis_is_away(redis, make_headgate):
     headgate = make_headgate(redis, upstream_wait="60s", drain_timeout="500ms")
     client = headgate.connect()
