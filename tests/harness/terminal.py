@@ -58,9 +58,11 @@ class Terminal:
 
 
 def essence(lines):
-    """Lines without what differs each time."""
+    """Lines without what differs each time. redis-cli says how long a command took where that was half a second."""
     result, hot_keys = [], 0
     for line in lines:
+        if re.fullmatch(r"\(\d+\.\d+s\)", line):
+            continue
         # Requests are counted by chance for HOTKEYS: others may stand behind the first.
         hot_keys += line.startswith("count=")
         if WORD.match(line):
