@@ -97,8 +97,9 @@ enum client_outcome client_spread(struct client *client, const struct request *r
 /* The run is the client's first: its part of the reply is taken, or, if it is the last, the whole reply goes out.
  * False: it is not there yet, or the client was closed. */
 bool client_spread_advance(struct client *client, struct run *run);
-/* Whether all that the client has under way is a WAIT of several nodes. */
-bool client_spread_waits(const struct client *client);
+/* The client has ended its stream. If all that it has under way is a WAIT of several nodes, they hear of it: each has
+ * answered by then, or closes its lane, and the client ends with that. False: it is something else. */
+bool client_spread_hang_up(struct client *client);
 /* The part is answered: a lane of its own is given back. */
 void client_spread_release(struct run *run);
 /* The part is lost: a lane of its own is let go of. Before the client hears of it. */

@@ -13,12 +13,6 @@
 
 /* ---- the end of the input ---- */
 
-/* Whether Redis is away, as far as that lane knows. */
-static bool is_unreachable(const struct lane *lane)
-{
-    return lane->state != LANE_READY && lane->failures > 0;
-}
-
 /* Closes a lane that is not ready: what waits for it is answered by an error. The client may be closed by that. */
 static void give_up_lane(struct client *client)
 {
@@ -48,14 +42,10 @@ void client_hung_up(struct client *client)
         /* Nothing of it is in Redis, and it is still to be sent: seen again then. */
         return;
     }
-    if (client_spread_waits(client)) {
-        client_end(client, "it has gone while it waited for replicas");
+    if (client_spread_hang_up(client) || lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {
         return;
     }
-    if (lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {
-        return;
-    }
-    if (is_unreachable(lane)) {
+    if (lane_is_unreachable(lane)) {
         /* When Redis is back, nobody may be there to get what it would hand out. */
         give_up_lane(client);
         client_want_flush(client);

@@ -440,16 +440,31 @@ enum client_outcome client_spread(struct client *client, const struct request *r
         client_out_of_memory(client);
     } else if (route->own_writes) {
         /* Redis takes nothing from who waits. */
+        client->waits_for_nodes = true;
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     return CLIENT_TAKEN;
 }
 
-bool client_spread_waits(const struct client *client)
+bool client_spread_hang_up(struct client *client)
 {
-    const struct spread *spread = client->first != NULL ? client->first->spread : NULL;
+    /* Nothing is taken behind it, so its last run is the client's. */
+    const struct spread *spread = client->waits_for_nodes && client->last != NULL ? client->last->spread : NULL;
 
-    return spread != NULL && spread->waits;
+    if (spread == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < spread->count; i++) {
+        struct lane *lane = spread->parts[i].lane;
+        if (lane != NULL && lane_is_unreachable(lane)) {
+            client_end(client, "it has gone while it waited for replicas");
+            return true;
+        }
+        if (lane != NULL && !lane->ending) {
+            lane_end_output(lane);
+        }
+    }
+    return true;
 }
 
 /* ---- replies ---- */
@@ -542,6 +557,7 @@ bool client_spread_advance(struct client *client, struct run *run)
         text_free(&text);
         return client_out_of_memory(client);
     }
+    client->waits_for_nodes = false;
     note_whole(client, run, (struct slice){text.bytes, text.length});
     client_output(client, text.bytes, run->hushed ? 0 : text.length, false);
     text_free(&text);

@@ -250,6 +250,11 @@ void lane_follow_targets(struct lane *lane);
 /* A lane that is not READY is to go by those settings; the caller starts it again. Of what waits on it nothing was
  * sent, and it goes along. */
 void lane_carry(struct lane *lane, const struct lane_settings *settings);
+/* Whether the server is away, as far as that lane knows. */
+static inline bool lane_is_unreachable(const struct lane *lane)
+{
+    return lane->state != LANE_READY && lane->failures > 0;
+}
 /* The first of what waits to be sent on a lane that is not READY: requests, one behind the other. */
 static inline struct slice lane_waiting(const struct lane *lane)
 {
