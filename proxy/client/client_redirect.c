@@ -170,6 +170,10 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     }
     if (!is_free(client, run) || is_over(client, before)) {
         stats_add(client->service->reactor->stats, STATS_REDIRECTS_ENDED, before != NULL);
+        if (run->hushed) {
+            client_end(client, CLIENT_NOT_EXECUTED);
+            return true;
+        }
         return false;
     }
     watch_followers(client, run);

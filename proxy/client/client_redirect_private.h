@@ -10,6 +10,9 @@
 
 #include "client/client_cluster_private.h"
 
+/* Why a client is closed that has asked for no replies: nothing would tell it. */
+#define CLIENT_NOT_EXECUTED "no node has executed what it has sent for no answer"
+
 /* One request. */
 struct held {
     TAILQ_ENTRY(held) of_client;

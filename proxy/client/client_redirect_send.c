@@ -164,8 +164,12 @@ static void give_up(struct client *client, struct held *held)
     struct run *run = held->run;
     char *error = held->error;
 
-    held->error = NULL;
     stats_add(client->service->reactor->stats, STATS_REDIRECTS_ENDED, 1);
+    if (run->hushed && !held->is_refuted) {
+        client_end(client, CLIENT_NOT_EXECUTED);
+        return;
+    }
+    held->error = NULL;
     client_redirect_drop(client, held);
     client_answer_taken(client, run, slice_of(error));
     free(error);

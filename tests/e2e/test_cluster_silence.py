@@ -125,6 +125,22 @@ def test_nothing_is_lost_while_a_slot_moves(cluster, headgate):
     assert client("MGET", key, KEYS[0]) == [b"9", b"9"]
 
 
+def test_who_would_not_hear_of_a_redirect_is_closed(cluster, headgate):
+    """Within MULTI a redirect is an error, and what is queued is not executed: one Redis would have done it."""
+    client = headgate.connect()
+    first, second, _ = cluster.masters
+    slot = min(cluster.slots_of(first))
+    cluster.begin_migration(slot, second)
+    try:
+        client.request(*reply("OFF"))
+        client.request("MULTI")
+        client.request("INCR", f"{{{tag_of(slot)}}}not there")
+        client.request("EXEC")
+        client.assert_closed()
+    finally:
+        cluster.abort_migration(slot)
+
+
 def test_subscribers_are_told(headgate):
     """What a channel says is no reply, nor is the confirmation."""
     publisher = headgate.connect()
