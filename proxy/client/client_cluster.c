@@ -70,6 +70,12 @@ static bool is_beginning(const struct client *client, const struct command *comm
     return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction && !is_missed(client);
 }
 
+static bool ends_watch(const struct client *client, const struct command *command)
+{
+    return command != NULL && command->kind == COMMAND_UNWATCH && client->exclusive != NULL &&
+           !client->session.sent_transaction && !is_missed(client);
+}
+
 static bool may_defer(const struct client *client)
 {
     if (client->profile->needs_password && client->service->cluster->is_by_key) {
@@ -205,8 +211,9 @@ void client_cluster_route(struct client *client, const struct command *command, 
         defer_transaction(client, route);
         return;
     }
-    if (begins && client->sent_runs > 0) {
-        /* The one before it is not answered: behind it, this one may be for another node. */
+    if ((begins || ends_watch(client, command)) && client->sent_runs > 0) {
+        /* MULTI: the one before it is not answered, and behind it, this one may be for another node. UNWATCH: a WATCH
+         * that is sent elsewhere would come behind it, and hold the client there. */
         wait_for_quiet(client, route);
         return;
     }

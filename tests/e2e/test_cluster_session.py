@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, slot_of
 from harness.resp import OK, Error
 
 
@@ -70,3 +70,17 @@ def test_the_id_stays_while_no_other_node_is_wanted(cluster, headgate):
     with headgate.connect() as client:
         first = client("CLIENT", "ID")
         assert [client("CLIENT", "ID") for _ in range(5)] == [first] * 5
+
+
+def test_a_watch_that_is_sent_elsewhere_ends_with_unwatch(cluster, headgate):
+    """UNWATCH behind it in the pipeline comes behind it: the client is held nowhere."""
+    # They are nowhere yet, so that a node that gives their slot away answers ASK.
+    keys = [f"{{{key}}}:watched" for key in keys_of(cluster)]
+    slot = slot_of(keys[0])
+    cluster.begin_migration(slot, cluster.owner(slot_of(keys[1])))
+    try:
+        client = headgate.connect()
+        assert client.pipeline([("WATCH", keys[0]), ("UNWATCH",), *(("SET", key, 1) for key in keys)]) == [OK] * 5
+        assert client.pipeline([("DEL", key) for key in keys]) == [1] * 3
+    finally:
+        cluster.abort_migration(slot)
