@@ -329,6 +329,12 @@ static struct slice second_argument(struct slice frame)
     return argument;
 }
 
+/* What WAIT, or WAITAOF, is answered where nobody knows of any replica that has what was written. */
+static const char *none_of(const struct cluster_plan *plan)
+{
+    return plan->merge == CLUSTER_MERGE_EACH ? "*2\r\n:0\r\n:0\r\n" : ":0\r\n";
+}
+
 /* True: it is not sent, but answered, as *text says. */
 static bool prepare(struct client *client, const struct request *request, const struct session_route *route,
                     struct spread *spread, const char **text)
@@ -342,7 +348,7 @@ static bool prepare(struct client *client, const struct request *request, const 
     }
     if (spread->waits && client_written_is_gone(client)) {
         client_written_begin_anew(client);
-        *text = route->plan->merge == CLUSTER_MERGE_EACH ? "*2\r\n:0\r\n:0\r\n" : ":0\r\n";
+        *text = none_of(route->plan);
         return true;
     }
     if (route->plan->where != CLUSTER_CURSOR) {
@@ -489,11 +495,25 @@ static struct slice reply_of(const struct spread *spread, uint32_t place)
     return (struct slice){spread->parts[place].reply, spread->parts[place].length};
 }
 
+/* Whether WAIT was asked of a node that is no master any more, which is not known here yet. */
+static bool has_stepped_down(const struct spread *spread)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; spread->waits && i < spread->count && !has; i++) {
+        has = slice_begins(reply_of(spread, i), "-ERR WAIT cannot be used with replica") ||
+              slice_begins(reply_of(spread, i), "-ERR WAITAOF cannot be used with replica");
+    }
+    return has;
+}
+
 static void write_whole(struct spread *spread, FILE *out)
 {
     struct slice replies[CLUSTER_NODES_MAX + 1];
 
-    if (spread->split != NULL) {
+    if (has_stepped_down(spread)) {
+        fputs(none_of(spread->plan), out);
+    } else if (spread->split != NULL) {
         for (uint32_t i = 0; i < spread->count; i++) {
             cluster_split_take(spread->split, i, reply_of(spread, i));
         }

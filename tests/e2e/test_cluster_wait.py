@@ -1,5 +1,7 @@
 """WAIT before a cluster: it is about all that the client has written, at whichever nodes."""
 
+import threading
+
 import pytest
 
 from harness.admin import stats
@@ -117,3 +119,19 @@ def test_who_ends_its_stream_behind_it(headgate):
     assert replies.pop(2) in (0, 1)
     assert replies == [OK] * 3
     client.assert_closed()
+
+
+def test_a_master_that_steps_down(make_headgate, pool):
+    """It refuses WAIT as a replica, before Headgate has heard of it."""
+    with Cluster(masters=3, replicas=1) as cluster:
+        headgate = make_headgate(cluster.url(), pool=pool)
+        headgate.await_log("3 of them masters with slots")
+        replica = cluster.replica_of(cluster.owner(SLOTS[0]))
+        failover = threading.Thread(target=cluster.fail_over, args=(replica,))
+        failover.start()
+        told = []
+        while failover.is_alive():
+            with headgate.connect() as client:
+                told += client.pipeline([*(("SET", key_at(place), 1) for place in (0, 1)), ("WAIT", 0, 0)])[2:]
+        failover.join()
+        assert [reply for reply in told if reply not in (0, 1)] == []
