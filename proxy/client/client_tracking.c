@@ -5,8 +5,8 @@
  * libraries say the former on each connection, whether they ever cache or not. So Headgate answers it, once Redis has
  * shown that the user may use it, and the client goes on sharing lanes: it has *opted in*. Redis is told on a lane of
  * the client's own, ahead of what would show that it was not: CLIENT CACHING and what asks about tracking; MULTI,
- * behind which either could come; and whatever leaves the lane so that nothing can be said on it unseen. Whoever caches
- * keeps that lane. If he does not, Redis is told to stop before anybody else gets it.
+ * behind which either could come; and whatever leaves the lane so that nothing can be said on it unseen, as SUBSCRIBE
+ * does in RESP2. Whoever caches keeps that lane. If he does not, Redis is told to stop before anybody else gets it.
  *
  * With any other option Redis may have something to tell from then on: the client has a lane to itself.
  */
@@ -109,9 +109,11 @@ static bool shows_tracking(const struct session_route *route)
 {
     const struct expected_reply *expected = route->expected;
     bool may_be_anything = expected != NULL && expected->kind == EXPECT_UNKNOWN && !expected->is_absent;
+    /* In RESP3, too: HELLO 2 may follow. */
+    bool subscribes = expected != NULL && expected->kind == EXPECT_SUBSCRIBE;
 
     return route->shows_tracking || route->begins_transaction || route->passthrough || route->silences ||
-           route->silences_next || may_be_anything;
+           route->silences_next || subscribes || may_be_anything;
 }
 
 /* Where nothing can be said any more it was said ahead. */

@@ -216,6 +216,8 @@ SCENARIOS = {
     "another database": [OPTIN, ("SELECT", 3), CACHE, ("GET", "k"), INFO, "SET k"],
     "behind SUBSCRIBE": [("HELLO", 3), ("SUBSCRIBE", "c"), OPTIN, INFO, CACHE, ("GET", "k"), "SET k", ("UNSUBSCRIBE",), INFO],
     "ahead of SUBSCRIBE": [("HELLO", 3), OPTIN, ("SUBSCRIBE", "c"), INFO, ("UNSUBSCRIBE",), CACHE, ("GET", "k"), "SET k"],
+    "who may only listen": [("HELLO", 2), OPTIN, ("SUBSCRIBE", "c"), CACHE, INFO, ("MULTI",), ("UNSUBSCRIBE",), CACHE, INFO],
+    "who may only listen later": [("HELLO", 3), OPTIN, ("PSUBSCRIBE", "c"), ("HELLO", 2), CACHE, ("PUNSUBSCRIBE",), CACHE, INFO],
     "scripts": [OPTIN, ("EVAL", "return redis.call('GET', 'k')", 0), "SET k", CACHE, ("EVAL", "return redis.call('GET', 'k')", 0), "SET k"],
     "unknown": [OPTIN, ("NO-SUCH-COMMAND",), ("CLIENT", "NO-SUCH"), INFO, CACHE, ("GET", "k"), "SET k"],
     "who remains": [OPTIN, ("CLIENT", "NO-EVICT", "ON"), INFO, CACHE, ("GET", "k"), "SET k"],
