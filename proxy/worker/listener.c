@@ -368,10 +368,10 @@ void listener_leave(struct listener *listener)
     for (size_t i = 0; i < listener->count; i++) {
         struct place *place = &listener->places[i];
         event_del(&place->event);
-        event_del(&place->rest);
         if (!place->port.is_left) {
             close_place(place);
         }
+        event_del(&place->rest);
     }
 }
 
