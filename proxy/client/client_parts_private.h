@@ -169,6 +169,7 @@ struct client {
     bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
     bool opted_in;         /* it has said CLIENT TRACKING ON OPTIN: see client_tracking.c */
+    bool may_not_cache;    /* its CLIENT CACHING was refused here, and so is what it was for */
     bool deaf;             /* its connection was reset: what had come of its requests is carried out, for nobody */
     bool owes_identity;    /* the exclusive lane has yet to be told the client's name */
     bool fenced;           /* a fence was set ahead of the AUTH at hand */

@@ -41,7 +41,7 @@ static void find_by_name(struct client *client, struct request *request)
     if (request->command != NULL) {
         request->interest = client_interest(client->service, request->command);
         request->is_plain = request->command->kind == COMMAND_ORDINARY && request->interest->translator == 0 &&
-                            !client->admitted && client->held == NULL;
+                            !client->admitted && client->held == NULL && !client->may_not_cache;
         if (request->interest->glances != 0 && request->is_plain) {
             glance(client, request);
         }
@@ -61,7 +61,7 @@ static bool find_by_asking(struct client *client, struct request *request)
 /* ---- what they decided ---- */
 
 /* Does what the policies decided on a request that they did not pass. */
-static enum client_outcome obey(struct client *client, enum policy_verdict verdict,
+static enum client_outcome obey(struct client *client, const struct request *request, enum policy_verdict verdict,
                                 const struct policy_decision *decision)
 {
     if (verdict == POLICY_HOLD && !client_hold_until(client, decision->hold_until_us)) {
@@ -73,6 +73,7 @@ static enum client_outcome obey(struct client *client, enum policy_verdict verdi
         return CLIENT_WAITS;
     }
     if (verdict == POLICY_REPLY) {
+        client_note_refusal(client, request);
         client_refuse(client, decision);
     } else {
         client_log(client, LOG_LEVEL_INFO, "a policy closes client %s: %.*s", client->address_text,
@@ -115,7 +116,7 @@ bool client_admit(struct client *client, struct request *request, enum client_ou
     if (verdict == POLICY_PASS) {
         return true;
     }
-    *outcome = client_batch_send(client, request->batch) ? obey(client, verdict, &decision) : CLIENT_TAKEN;
+    *outcome = client_batch_send(client, request->batch) ? obey(client, request, verdict, &decision) : CLIENT_TAKEN;
     return false;
 }
 
@@ -271,6 +272,9 @@ static enum client_outcome take(struct client *client, struct request *request)
     if (joins_group) {
         join_group(client, request);
         request->is_batched = true;
+        return CLIENT_TAKEN;
+    }
+    if (client->may_not_cache && client_refuse_uncached(client, request)) {
         return CLIENT_TAKEN;
     }
     if (!client_admit(client, request, &outcome)) {

@@ -81,6 +81,11 @@ bool client_route_tracking(struct client *client, const struct resp_command *fra
 bool client_route_caching(struct client *client, struct session_route *route);
 /* The answer to some other subcommands of CLIENT shows whether the connection tracks. */
 void client_note_tracking(const struct client *client, struct slice subcommand, struct session_route *route);
+/* A policy has refused that request. If it was CLIENT CACHING of who tracks, the next one is not to be read by who
+ * might keep it unseen: `may_not_cache`. */
+void client_note_refusal(struct client *client, const struct request *request);
+/* Refuses the request instead of that which was refused, unless it reads nothing. False: it goes its way. */
+bool client_refuse_uncached(struct client *client, const struct request *request);
 /* Tells the lane, ahead of the route's request, that the client has opted in, if that would show and was not told yet.
  * False when memory is short. */
 bool client_tell_tracking(struct client *client, struct lane *lane, const struct session_route *route);

@@ -15,6 +15,7 @@
 #include "resp/word.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- what clients ask for ---- */
 
@@ -100,6 +101,50 @@ void client_note_tracking(const struct client *client, struct slice subcommand, 
             route->shows_tracking = true;
         }
     }
+}
+
+/* ---- what policies refuse ---- */
+
+static bool tracks(const struct client *client)
+{
+    return client->opted_in || client->session.tracking;
+}
+
+static bool is_caching(const struct request *request)
+{
+    return request->command != NULL && request->command->kind == COMMAND_CLIENT &&
+           request->framed->argument_count > 1 &&
+           word_is(session_kept_argument(request->framed, request->frame.data, 1), "caching");
+}
+
+/* Within MULTI the transaction is spoiled by it. */
+void client_note_refusal(struct client *client, const struct request *request)
+{
+    bool is_refused = tracks(client) && !client->session.sent_transaction && is_caching(request);
+
+    client->may_not_cache = client->may_not_cache || is_refused;
+}
+
+bool client_refuse_uncached(struct client *client, const struct request *request)
+{
+    static const char why[] = "-ERR headgate: CLIENT CACHING ahead of it was refused, and Redis would not tell when "
+                              "what it reads changes\r\n";
+    enum command_kind kind = request->command != NULL ? request->command->kind : COMMAND_ORDINARY;
+    struct policy_decision decision;
+
+    if (kind == COMMAND_CLIENT) {
+        /* CLIENT CACHING is about the next command that is none of CLIENT. */
+        client->may_not_cache = !is_caching(request);
+        return false;
+    }
+    client->may_not_cache = false;
+    if (kind == COMMAND_RESET || kind == COMMAND_QUIT || !tracks(client)) {
+        return false;
+    }
+    decision.length = sizeof why - 1;
+    memcpy(decision.text, why, sizeof why);
+    client_refuse(client, &decision);
+    return true;
 }
 
 /* ---- what Redis is told ---- */

@@ -454,3 +454,50 @@ def test_who_opted_in_outlives_redis(redis, make_headgate):
     assert client("GET", "k") == b"2"
     wrote(redis, "k")
     assert client.read() == invalidated(b"k")
+
+
+# ---- rules ----
+
+
+def refused(reply, text):
+    return isinstance(reply, Error) and reply.startswith(text)
+
+
+@pytest.mark.parametrize("together", (False, True), ids=("one-by-one", "pipelined"))
+def test_who_was_refused_caching_is_not_told_what_it_would_cache(redis, make_sidecar, pool, together):
+    """rueidis would cache it for ever: it does not look at the answer to CLIENT CACHING. What is behind that is as it was."""
+    headgate = make_sidecar("[limit:few]\ncommands = client\nper = connection\nlimit = 3\nwindow = 1h\n", pool=pool)
+
+    def ask(client, *commands):
+        if not together:
+            return [client(*command) for command in commands]
+        client.send(b"".join(encode(*command) for command in commands))
+        return client.read_many(len(commands))
+
+    for reading in ([("GET", "k")], [("EVAL", "return redis.call('GET', 'k')", 0)], [("MULTI",), ("GET", "k"), ("EXEC",)]):
+        client = opted_in(headgate)
+        wrote(redis, "k")
+        assert ask(client, CACHE, ("GET", "k"), CACHE) == [OK, b"w", OK]
+        wrote(redis, "k")
+        assert client.read() == invalidated(b"k")
+        assert client("GET", "k") == b"w"
+        first, name, second, *others, last = ask(client, CACHE, ("CLIENT", "GETNAME"), *reading, ("GET", "k"))
+        assert refused(first, b"RATELIMITED few") and refused(name, b"RATELIMITED few")
+        assert refused(second, b"ERR headgate: CLIENT CACHING ahead of it was refused")
+        assert last == b"w"
+        if others:
+            assert others[0] == b"w" and refused(others[1], b"ERR EXEC without MULTI")
+        client.close()
+
+
+def test_who_was_refused_caching_may_leave_it(make_sidecar):
+    headgate = make_sidecar("[limit:few]\ncommands = client\nper = connection\nlimit = 1\nwindow = 1h\n")
+    client = opted_in(headgate)
+    client.send(encode(*CACHE) + b"\r\n*0\r\n" + encode("RESET") + encode("GET", "k"))
+    first, *others = client.read_many(3)
+    assert refused(first, b"RATELIMITED few") and others == [b"RESET", None]
+    other = headgate.connect()
+    assert other("CLIENT", "GETNAME") is None
+    other.send(encode(*CACHE) + encode("GET", "k"))
+    first, second = other.read_many(2)
+    assert refused(first, b"RATELIMITED few") and second is None
