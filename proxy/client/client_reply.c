@@ -579,6 +579,7 @@ void client_run_lost(struct run *run, enum run_loss loss, const char *why)
         client_close_refused(client);
         return;
     }
+    client_note_unsent(client, run);
     answer_unsent(client, run, why);
     if (client->state == CLIENT_CLOSED) {
         return;

@@ -257,6 +257,18 @@ static void note(struct client *client, const struct request *request, bool join
     client_note(client, request);
 }
 
+/* Not inlined: it is rare, and a decision takes room. False: the request goes its way. */
+__attribute__((noinline)) static bool refuse_uncached(struct client *client, const struct request *request)
+{
+    struct policy_decision decision;
+
+    if (!client_is_uncached(client, request, &decision)) {
+        return false;
+    }
+    client_refuse(client, &decision);
+    return true;
+}
+
 /* A request whose command was looked up. */
 static enum client_outcome take(struct client *client, struct request *request)
 {
@@ -274,7 +286,7 @@ static enum client_outcome take(struct client *client, struct request *request)
         request->is_batched = true;
         return CLIENT_TAKEN;
     }
-    if (client->may_not_cache && client_refuse_uncached(client, request)) {
+    if (client->may_not_cache && refuse_uncached(client, request)) {
         return CLIENT_TAKEN;
     }
     if (!client_admit(client, request, &outcome)) {

@@ -84,8 +84,10 @@ void client_note_tracking(const struct client *client, struct slice subcommand, 
 /* A policy has refused that request. If it was CLIENT CACHING of who tracks, the next one is not to be read by who
  * might keep it unseen: `may_not_cache`. */
 void client_note_refusal(struct client *client, const struct request *request);
-/* Refuses the request instead of that which was refused, unless it reads nothing. False: it goes its way. */
-bool client_refuse_uncached(struct client *client, const struct request *request);
+/* The same for a request that Redis could not be sent, unless others behind it have gone with it. */
+void client_note_unsent(struct client *client, const struct run *run);
+/* Whether the request is to be refused instead of that one, as it may be: not if it reads nothing. */
+bool client_is_uncached(struct client *client, const struct request *request, struct policy_decision *decision);
 /* Tells the lane, ahead of the route's request, that the client has opted in, if that would show and was not told yet.
  * False when memory is short. */
 bool client_tell_tracking(struct client *client, struct lane *lane, const struct session_route *route);

@@ -103,7 +103,7 @@ void client_note_tracking(const struct client *client, struct slice subcommand, 
     }
 }
 
-/* ---- what policies refuse ---- */
+/* ---- what never comes to Redis ---- */
 
 static bool tracks(const struct client *client)
 {
@@ -125,12 +125,19 @@ void client_note_refusal(struct client *client, const struct request *request)
     client->may_not_cache = client->may_not_cache || is_refused;
 }
 
-bool client_refuse_uncached(struct client *client, const struct request *request)
+void client_note_unsent(struct client *client, const struct run *run)
+{
+    const struct expected_reply *expected = run->expected;
+    bool is_unsent = expected != NULL && expected->kind == EXPECT_CACHING;
+
+    client->may_not_cache = client->may_not_cache || (is_unsent && tracks(client) && run == client->last);
+}
+
+bool client_is_uncached(struct client *client, const struct request *request, struct policy_decision *decision)
 {
     static const char why[] = "-ERR headgate: CLIENT CACHING ahead of it was refused, and Redis would not tell when "
                               "what it reads changes\r\n";
     enum command_kind kind = request->command != NULL ? request->command->kind : COMMAND_ORDINARY;
-    struct policy_decision decision;
 
     if (kind == COMMAND_CLIENT) {
         /* CLIENT CACHING is about the next command that is none of CLIENT. */
@@ -141,9 +148,8 @@ bool client_refuse_uncached(struct client *client, const struct request *request
     if (kind == COMMAND_RESET || kind == COMMAND_QUIT || !tracks(client)) {
         return false;
     }
-    decision.length = sizeof why - 1;
-    memcpy(decision.text, why, sizeof why);
-    client_refuse(client, &decision);
+    decision->length = sizeof why - 1;
+    memcpy(decision->text, why, sizeof why);
     return true;
 }
 

@@ -501,3 +501,20 @@ def test_who_was_refused_caching_may_leave_it(make_sidecar):
     other.send(encode(*CACHE) + encode("GET", "k"))
     first, second = other.read_many(2)
     assert refused(first, b"RATELIMITED few") and second is None
+
+
+def test_caching_that_redis_was_away_for(redis, make_headgate):
+    """What comes behind it when Redis is back would not be told of; what was given up with it is over."""
+    headgate = make_headgate(redis, pool="shared", lanes=1, upstream_wait="200ms", access_check="1d")
+    client = opted_in(headgate)
+    assert client("GET", "k") is NULL
+    until_shared(headgate)
+    for requests, answer in ((1, Error), (2, type(NULL))):
+        redis.kill()
+        wait_for(lambda: stats(headgate)["upstream_up"] == "0", what="Headgate to see that Redis is away")
+        client.send(encode(*CACHE) + encode("GET", "k") * (requests - 1))
+        assert all(refused(reply, b"ERR headgate: no connection") for reply in client.read_many(requests))
+        redis.start()
+        wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="Headgate to see that Redis is back")
+        assert isinstance(client("GET", "k"), answer)
+        assert client("GET", "k") is NULL
