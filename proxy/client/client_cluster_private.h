@@ -138,15 +138,17 @@ static inline bool client_is_hushed(const struct client *client)
 {
     return client->hushed || client->hushes_next;
 }
-/* The same of the reply to one that is sent. */
+/* Of a client that is hushed: whether that holds for the reply to one that is sent. */
 bool client_hush_holds(const struct client *client, const struct expected_reply *expected);
 /* The request at hand, of a client that is hushed: some do nothing but answer. */
 void client_hush_drop(struct client *client, const struct command *command, struct session_route *route);
 /* The request at hand was taken. */
 static inline void client_hush_next(struct client *client)
 {
-    client->hushes_next = client->hushes_behind;
-    client->hushes_behind = false;
+    if (client->hushes_next || client->hushes_behind) {
+        client->hushes_next = client->hushes_behind;
+        client->hushes_behind = false;
+    }
 }
 
 /* ---- client_redirect*.c: the same ---- */

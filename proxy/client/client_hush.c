@@ -66,7 +66,7 @@ bool client_hush_holds(const struct client *client, const struct expected_reply 
     if (expected != NULL && expected->kind == EXPECT_RESET) {
         return client->hushes_next;
     }
-    return client_is_hushed(client) && (expected == NULL || !is_of_subscriptions(expected));
+    return expected == NULL || !is_of_subscriptions(expected);
 }
 
 /*

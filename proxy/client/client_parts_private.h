@@ -142,10 +142,10 @@ struct client {
     uint64_t routed_changes;                 /* of the ways, when those under way were routed */
     uint64_t written;                        /* to which nodes it has written, for WAIT: see client_written.c … */
     uint64_t written_freed;                  /* … and how many ways had gone by then */
-    bool waits_for_nodes;                    /* all that is under way is a WAIT of several: see client_spread.c */
-    bool hushed;                             /* CLIENT REPLY OFF, of which no node hears: see client_hush.c … */
-    bool hushes_next;                        /* … SKIP: nobody gets the reply to the request at hand … */
-    bool hushes_behind;                      /* … nor to the one behind it */
+    bool waits_for_nodes : 1;                /* all that is under way is a WAIT of several: see client_spread.c */
+    bool hushed : 1;                         /* CLIENT REPLY OFF, of which no node hears: see client_hush.c … */
+    bool hushes_next : 1;                    /* … SKIP: nobody gets the reply to the request at hand … */
+    bool hushes_behind : 1;                  /* … nor to the one behind it */
     struct client_channels *channels;        /* the names that it has subscribed to; NULL: none */
     struct client_deferred *deferred;        /* what was said in MULTI before its first key; NULL: nothing */
     struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */

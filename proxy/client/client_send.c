@@ -36,7 +36,9 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     run->expected = expected;
     run->policy_record = record;
     run->measured = client->service->reactor->measures;
-    run->hushed = client_hush_holds(client, expected);
+    if (client_is_hushed(client)) {
+        run->hushed = client_hush_holds(client, expected);
+    }
     if (!lane_send(lane, run, data, length)) {
         run_give(client->service->runs, run);
         return client_out_of_memory(client);

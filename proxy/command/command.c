@@ -3,6 +3,7 @@
 #include "command/command_specs.h"
 #include "resp/word.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <string.h>
 
@@ -66,9 +67,11 @@ static const char names[ROW_COUNT][NAME_SIZE] = {
 #include "command/command_table.inc"
 #undef COMMAND
 
+static_assert(sizeof(void *) != 8 || sizeof(struct command) == 32, "command_index() would have to divide");
+
 const struct command command_table[ROW_COUNT] = {
 #define COMMAND(name, kind, arity, keys, first, last, step, categories)                                                \
-    {names[ROW], COMMAND_##kind, arity, COMMAND_KEYS_##keys, first, last, step, categories, NULL},
+    {names[ROW], COMMAND_##kind, arity, COMMAND_KEYS_##keys, first, last, step, categories},
 #include "command/command_table.inc"
 #undef COMMAND
 #undef LETTER
@@ -475,7 +478,7 @@ void command_visit_slotted(const struct command *command, struct slice frame, co
         visit_migrate(&keys);
         break;
     case COMMAND_KEYS_SPECS:
-        command_specs_visit(command->specs, frame, visit, context);
+        command_specs_visit(command_specs_of(command), frame, visit, context);
         break;
     }
 }

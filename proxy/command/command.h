@@ -48,7 +48,7 @@ enum command_keys {
     COMMAND_KEYS_SORT,    /* argument 1, and the one behind STORE: SORT, GEORADIUS and GEORADIUSBYMEMBER (STOREDIST);
                              and patterns of keys: SORT and SORT_RO */
     COMMAND_KEYS_MIGRATE, /* argument 3, or all behind KEYS if it is empty */
-    COMMAND_KEYS_SPECS    /* as the server says (command_specs.h): of learned commands only */
+    COMMAND_KEYS_SPECS    /* as the server says: of struct specified_command only (command_specs.h) */
 };
 
 /* Redis' ACL categories as bits (ACL CAT). */
@@ -76,8 +76,7 @@ enum command_category {
     CATEGORY_SCRIPTING = 1 << 20
 };
 
-struct command_specs;
-
+/* Of a size that is a power of two, so that command_index() needs no division. */
 struct command {
     const char *name; /* lower case, without subcommand */
     enum command_kind kind;
@@ -86,8 +85,7 @@ struct command {
     int8_t first_key; /* 0: none */
     int8_t last_key;  /* negative: counted from the end, -1 the last argument */
     int8_t key_step;
-    uint32_t categories;               /* enum command_category bits */
-    const struct command_specs *specs; /* of COMMAND_KEYS_SPECS */
+    uint32_t categories; /* enum command_category bits */
 };
 
 /* The command of that name in any case, or NULL. Constant time, no allocation. */

@@ -32,6 +32,18 @@ struct command_specs {
     struct command_spec items[COMMAND_SPECS_MAX];
 };
 
+/* A command whose keys are COMMAND_KEYS_SPECS. */
+struct specified_command {
+    struct command command;
+    struct command_specs specs;
+};
+
+/* Those of such a command, given by its first member. */
+static inline const struct command_specs *command_specs_of(const struct command *command)
+{
+    return &((const struct specified_command *)(const void *)command)->specs;
+}
+
 /* As command_visit_keys(), in the order of specifications. What does not fit the arguments gives no keys. */
 void command_specs_visit(const struct command_specs *specs, struct slice frame, command_key_visitor *visit,
                          void *context);

@@ -17,8 +17,7 @@
 
 /* A command that the server told of. */
 struct learned {
-    struct command command;
-    struct command_specs specs;
+    struct specified_command told;
     const struct command *renamed; /* the one of our own table that it is, under another name; or NULL */
 };
 
@@ -130,7 +129,7 @@ static int8_t key_position(const redisReply *reply)
 static const struct learned *find(const struct server_info *server_info, struct slice name)
 {
     for (size_t i = 0; i < server_info->count; i++) {
-        if (slice_is_word(name, server_info->commands[i]->command.name)) {
+        if (slice_is_word(name, server_info->commands[i]->told.command.name)) {
             return server_info->commands[i];
         }
     }
@@ -141,7 +140,7 @@ const struct command *server_info_find(const struct server_info *server_info, st
 {
     const struct learned *found = find(server_info, name);
 
-    return found != NULL ? &found->command : NULL;
+    return found != NULL ? &found->told.command : NULL;
 }
 
 const struct command *server_info_renamed(const struct server_info *server_info, struct slice name)
@@ -213,7 +212,7 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
         free(copy);
         return false;
     }
-    struct command *command = &learned->command;
+    struct command *command = &learned->told.command;
     const redisReply *flags = entry->element[2];
     learned->renamed = command_find(text_of(entry->element[0]));
     command->name = copy;
@@ -222,9 +221,8 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
     command->first_key = key_position(entry->element[3]);
     command->last_key = key_position(entry->element[4]);
     command->key_step = key_position(entry->element[5]);
-    if (has_flag(flags, "movablekeys") && learned_keys_read(entry, &learned->specs)) {
+    if (has_flag(flags, "movablekeys") && learned_keys_read(entry, &learned->told.specs)) {
         command->keys = COMMAND_KEYS_SPECS;
-        command->specs = &learned->specs;
     }
     command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
     server_info->commands[server_info->count++] = learned;
@@ -386,7 +384,7 @@ struct server_info *server_info_new(struct control *control)
 void server_info_free(struct server_info *server_info)
 {
     for (size_t i = 0; i < server_info->count; i++) {
-        free((char *)(uintptr_t)server_info->commands[i]->command.name);
+        free((char *)(uintptr_t)server_info->commands[i]->told.command.name);
         free(server_info->commands[i]);
     }
     free(server_info->commands);

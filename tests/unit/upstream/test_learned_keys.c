@@ -49,9 +49,9 @@ static void told_keys(const struct line *line, struct key_list *list)
 
 static void visit(const struct command_specs *specs, const struct line *line, struct key_list *list)
 {
-    const struct command command = {.keys = COMMAND_KEYS_SPECS, .specs = specs};
+    const struct specified_command told = {.command = {.keys = COMMAND_KEYS_SPECS}, .specs = *specs};
 
-    command_visit_keys(&command, (struct slice){line->frame, line->frame_length}, list_key, list);
+    command_visit_keys(&told.command, (struct slice){line->frame, line->frame_length}, list_key, list);
 }
 
 static const char *const lines[] = {
