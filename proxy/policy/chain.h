@@ -57,8 +57,6 @@ enum policy_translation chain_translate(struct chain *chain, struct policy_reque
 
 /* The place of the server of the process where the key is; 0: it is where the client is. */
 size_t chain_server_of(const struct chain *chain, struct slice key);
-/* Whether that may be another one for any key; changes with a reload only. */
-bool chain_sends_keys(const struct chain *chain);
 
 /* Whether a router says who answers the request, which is whole: *reads is set then. */
 bool chain_route_reads(const struct chain *chain, const struct policy_request *request, enum conf_reads *reads);

@@ -34,11 +34,6 @@ bool chain_find_senders(const struct chain *chain)
     return sends;
 }
 
-bool chain_sends_keys(const struct chain *chain)
-{
-    return chain->sends_keys;
-}
-
 size_t chain_server_of(const struct chain *chain, struct slice key)
 {
     size_t server = 0;

@@ -379,8 +379,3 @@ int64_t tls_context_begins(const struct tls_context *context)
 {
     return context->begins;
 }
-
-bool tls_context_verifies(const struct tls_context *context)
-{
-    return context->verifies;
-}

@@ -61,7 +61,5 @@ void tls_context_release(struct tls_context *context);
 int64_t tls_context_expires(const struct tls_context *context);
 /* When its own certificate begins to be good: seconds since 1970; 0: it has none. */
 int64_t tls_context_begins(const struct tls_context *context);
-/* Whether the certificate of a server, and its name, are looked at. */
-bool tls_context_verifies(const struct tls_context *context);
 
 #endif

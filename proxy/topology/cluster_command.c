@@ -71,56 +71,6 @@ const struct cluster_plan *cluster_command_plan(const struct command *command, s
 
 /* ---- slots ---- */
 
-struct slot_search {
-    enum cluster_keys found;
-    uint16_t slot;
-};
-
-static bool take_key(void *context, struct slice key, uint32_t argument_index)
-{
-    struct slot_search *search = context;
-    uint16_t slot = cluster_slot_of(key);
-
-    (void)argument_index;
-    if (search->found == CLUSTER_KEYS_NONE) {
-        search->found = CLUSTER_KEYS_ONE_SLOT;
-        search->slot = slot;
-    } else if (slot != search->slot) {
-        search->found = CLUSTER_KEYS_CROSS;
-    }
-    return search->found != CLUSTER_KEYS_CROSS;
-}
-
-/* Shard channels have the place of keys, and slots as keys have, but are none to command_visit_keys(). */
-static void visit_channels(const struct command *command, struct slice frame, struct slot_search *search)
-{
-    struct resp_walk walk = resp_walk_start(frame);
-    uint32_t place = (uint32_t)command->first_key;
-    struct slice channel;
-
-    if (!resp_walk_skip(&walk, place)) {
-        return;
-    }
-    while (resp_walk_next(&walk, &channel) && take_key(search, channel, place)) {
-        if (place++ == (uint32_t)command->last_key) {
-            break;
-        }
-    }
-}
-
-enum cluster_keys cluster_command_slot(const struct command *command, struct slice frame, uint16_t *slot)
-{
-    struct slot_search search = {.found = CLUSTER_KEYS_NONE};
-
-    if ((command->categories & CATEGORY_PUBSUB) != 0 && command->first_key > 0) {
-        visit_channels(command, frame, &search);
-    } else {
-        command_visit_keys(command, frame, take_key, &search);
-    }
-    *slot = search.slot;
-    return search.found;
-}
-
 bool cluster_command_argument_slot(const struct cluster_plan *plan, struct slice frame, uint16_t *slot)
 {
     struct resp_walk walk = resp_walk_start(frame);

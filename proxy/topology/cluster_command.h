@@ -54,17 +54,6 @@ const struct cluster_plan *cluster_command_plan(const struct command *command, s
 /* Whether a command has no rows at all, so that its plan is known without its frame: nearly all have none. */
 bool cluster_command_is_plain(const struct command *command);
 
-/* What keys say about where a command goes. */
-enum cluster_keys {
-    CLUSTER_KEYS_NONE,     /* there are none */
-    CLUSTER_KEYS_ONE_SLOT, /* all are in *slot */
-    CLUSTER_KEYS_CROSS     /* they are in several; *slot is that of the first */
-};
-
-/* Of a whole multibulk command by the table's key positions; shard channels (SPUBLISH, SSUBSCRIBE) count as keys.
- * Patterns of SORT (BY, GET) are keys that nobody can tell: Redis refuses them in cluster mode itself. */
-enum cluster_keys cluster_command_slot(const struct command *command, struct slice frame, uint16_t *slot);
-
 /* The slot of a command whose plan is SLOT or KEY; false: it has none that could be (then any node refuses it). */
 bool cluster_command_argument_slot(const struct cluster_plan *plan, struct slice frame, uint16_t *slot);
 

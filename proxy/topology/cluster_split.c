@@ -38,7 +38,6 @@ struct cluster_split {
     const struct kind *kind;
     struct part *parts; /* room for one a key */
     size_t count;
-    size_t answered;
     uint32_t keys;
     uint32_t *part_of_key;
     char *frames;
@@ -249,12 +248,6 @@ void cluster_split_take(struct cluster_split *split, size_t place, struct slice 
         memcpy(part->reply, reply.data, reply.length);
         part->reply_length = reply.length;
     }
-    split->answered++;
-}
-
-bool cluster_split_is_done(const struct cluster_split *split)
-{
-    return split->answered == split->count;
 }
 
 static bool read_part(const struct part *part, struct resp_element *element)

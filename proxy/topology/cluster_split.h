@@ -28,9 +28,7 @@ struct cluster_split_part cluster_split_part(const struct cluster_split *split, 
 
 /* The whole reply to that part, which is copied; in any order, each once. */
 void cluster_split_take(struct cluster_split *split, size_t place, struct slice reply);
-/* Whether all have come. */
-bool cluster_split_is_done(const struct cluster_split *split);
-/* Then: writes the reply as from one server; of errors the one of the first part that has one. */
+/* When all have come: writes the reply as from one server; of errors the one of the first part that has one. */
 void cluster_split_write(const struct cluster_split *split, FILE *out);
 
 #endif

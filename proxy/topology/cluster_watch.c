@@ -257,7 +257,6 @@ static void put_in_force(struct cluster_watch *watch)
     }
     if (is_news || !has_same_targets(map, before)) {
         map->version = ++watch->facts.changes;
-        watch->facts.changed_us = clock_now_us();
         watch->map = map;
         watch->settings.changed(watch->settings.context, map);
     } else {
@@ -367,7 +366,6 @@ static void believe(struct cluster_watch *watch, struct cluster_map *map)
     watch->failures = 0;
     watch->doubtful_us = 0;
     watch->facts.why[0] = '\0';
-    watch->facts.answered_us = clock_now_us();
     watch->chosen = cluster_map_reference(map);
     forget_answers(watch);
     find_names(watch);
@@ -593,11 +591,6 @@ void cluster_watch_soon(struct cluster_watch *watch)
             arm(watch);
         }
     }
-}
-
-struct cluster_map *cluster_watch_map(const struct cluster_watch *watch)
-{
-    return watch->map;
 }
 
 const struct cluster_watch_facts *cluster_watch_tell(const struct cluster_watch *watch)

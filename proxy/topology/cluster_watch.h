@@ -27,14 +27,12 @@ struct cluster_watch_settings {
     void *context;
 };
 
-/* What it has seen, for operators. Times are of clock_now_us(); 0: never. */
+/* What it has seen. The log tells operators; this is for who waits for it, as tests do. */
 struct cluster_watch_facts {
     uint64_t rounds;
-    uint64_t failed;     /* of them: nobody had anything of use to say */
-    uint64_t changes;    /* maps handed out */
-    uint64_t strangers;  /* answers of another cluster */
-    int64_t answered_us; /* when there was one of use last */
-    int64_t changed_us;
+    uint64_t failed;           /* of them: nobody had anything of use to say */
+    uint64_t changes;          /* maps handed out */
+    uint64_t strangers;        /* answers of another cluster */
     char why[CLUSTER_WHY_MAX]; /* the last round has failed; "": it has not */
 };
 
@@ -47,11 +45,9 @@ void cluster_watch_reconfigure(struct cluster_watch *watch, const struct conf *c
 /* Somebody has reason to think that something has changed: asked now, or a moment later if that was done just now. */
 void cluster_watch_soon(struct cluster_watch *watch);
 
-/* What is known now; NULL: nothing yet. Valid until something else is found. */
-struct cluster_map *cluster_watch_map(const struct cluster_watch *watch);
 const struct cluster_watch_facts *cluster_watch_tell(const struct cluster_watch *watch);
-/* Each node of that map, for the admin port: "listed" is what the cluster says of it; who reaches it the workers know.
- * A replica says who its master is. */
+/* Each node that is known, for the admin port: "listed" is what the cluster says of it; who reaches it the workers
+ * know. A replica says who its master is. */
 void cluster_watch_visit_nodes(const struct cluster_watch *watch, node_visit *visit, void *context);
 
 #endif

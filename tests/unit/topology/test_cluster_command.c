@@ -103,35 +103,45 @@ Test(cluster_command, every_command_without_keys_was_decided)
     }
 }
 
-static enum cluster_keys keys_of(const char *text, uint16_t *slot)
+enum { NO_KEYS = -1, SEVERAL_SLOTS = -2 };
+
+static bool note_slot(void *context, struct slice key, uint32_t argument_index)
+{
+    int *found = context, slot = cluster_slot_of(key);
+
+    (void)argument_index;
+    *found = *found == NO_KEYS || *found == slot ? slot : SEVERAL_SLOTS;
+    return *found != SEVERAL_SLOTS;
+}
+
+/* The slot of all its keys and shard channels. */
+static int slot_of(const char *text)
 {
     struct line line;
+    int found = NO_KEYS;
 
     split(&line, text);
-    return cluster_command_slot(find(line.argv[0]), (struct slice){line.frame, line.frame_length}, slot);
+    command_visit_slotted(find(line.argv[0]), (struct slice){line.frame, line.frame_length}, note_slot, &found);
+    return found;
 }
 
 Test(cluster_command, slots_of_keys)
 {
-    uint16_t slot;
-
-    cr_assert_eq(keys_of("GET foo", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(slot, 12182);
-    cr_assert_eq(keys_of("MGET {foo}a {foo}b", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(keys_of("MGET foo bar", &slot), CLUSTER_KEYS_CROSS);
-    cr_assert_eq(slot, 12182);
-    cr_assert_eq(keys_of("MSET foo bar", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(keys_of("EVAL x 2 {foo}a foo bar", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(keys_of("EVAL x 0 foo bar", &slot), CLUSTER_KEYS_NONE);
-    cr_assert_eq(keys_of("XREAD STREAMS foo {foo} 0 0", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(keys_of("ZUNIONSTORE foo 2 {foo}a bar", &slot), CLUSTER_KEYS_CROSS);
-    cr_assert_eq(keys_of("PING foo", &slot), CLUSTER_KEYS_NONE);
-    cr_assert_eq(keys_of("OBJECT ENCODING foo", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(keys_of("SPUBLISH foo bar", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(keys_of("SSUBSCRIBE foo {foo}a", &slot), CLUSTER_KEYS_ONE_SLOT);
-    cr_assert_eq(keys_of("SSUBSCRIBE foo bar", &slot), CLUSTER_KEYS_CROSS);
-    cr_assert_eq(keys_of("SUNSUBSCRIBE", &slot), CLUSTER_KEYS_NONE);
-    cr_assert_eq(keys_of("SUBSCRIBE foo bar", &slot), CLUSTER_KEYS_NONE);
+    cr_assert_eq(slot_of("GET foo"), 12182);
+    cr_assert_eq(slot_of("MGET {foo}a {foo}b"), 12182);
+    cr_assert_eq(slot_of("MGET foo bar"), SEVERAL_SLOTS);
+    cr_assert_eq(slot_of("MSET foo bar"), 12182);
+    cr_assert_eq(slot_of("EVAL x 2 {foo}a foo bar"), 12182);
+    cr_assert_eq(slot_of("EVAL x 0 foo bar"), NO_KEYS);
+    cr_assert_eq(slot_of("XREAD STREAMS foo {foo} 0 0"), 12182);
+    cr_assert_eq(slot_of("ZUNIONSTORE foo 2 {foo}a bar"), SEVERAL_SLOTS);
+    cr_assert_eq(slot_of("PING foo"), NO_KEYS);
+    cr_assert_eq(slot_of("OBJECT ENCODING foo"), 12182);
+    cr_assert_eq(slot_of("SPUBLISH foo bar"), 12182);
+    cr_assert_eq(slot_of("SSUBSCRIBE foo {foo}a"), 12182);
+    cr_assert_eq(slot_of("SSUBSCRIBE foo bar"), SEVERAL_SLOTS);
+    cr_assert_eq(slot_of("SUNSUBSCRIBE"), NO_KEYS);
+    cr_assert_eq(slot_of("SUBSCRIBE foo bar"), NO_KEYS);
 }
 
 static bool argument_slot(const char *text, uint16_t *slot)
