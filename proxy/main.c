@@ -345,8 +345,8 @@ static void watch_signals(struct process *process)
     }
 }
 
-/* Nobody listens to signals any more, and one that is sent twice (by an operator, or by the process that has taken over)
- * must not make a failure of an end in good order. */
+/* Nobody listens to signals any more, and one that is sent twice (by an operator, or by the process that has taken
+ * over) must not make a failure of an end in good order. */
 static void hold_signals(void)
 {
     sigset_t held;
