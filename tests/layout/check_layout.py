@@ -7,7 +7,8 @@
 - framing and policies do no I/O and know no event loop;
 - a header with _private in its name is included by its own module only;
 - what a file in proxy/ exports begins with the name of its module;
-- files of one folder call one way, but for those that calls.py names.
+- files of one folder call one way, but for those that calls.py names;
+- files of tests have names of their own.
 """
 
 import pathlib
@@ -114,6 +115,15 @@ def sources_in(folder):
     return sorted(path for path in folder.rglob("*") if path.suffix in (".c", ".h", ".inc"))
 
 
+def check_test_names(root):
+    """pytest takes each file for a module of that name, and refuses a second one in the same run."""
+    seen = {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        if path.name in seen:
+            yield f"{path}: there is {seen[path.name]}, too; expected names of their own"
+        seen[path.name] = path
+
+
 def check(root, library):
     sources = sources_in(root / "proxy")
     policies = sources_in(root / "policies")
@@ -130,6 +140,7 @@ def check(root, library):
         if path.suffix == ".c":
             yield from check_no_io(path)
     yield from check_calls(root)
+    yield from check_test_names(root)
     if library:
         yield from check_exports(library)
 

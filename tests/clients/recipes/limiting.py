@@ -1,4 +1,4 @@
-"""Rate limits that a client keeps by itself, in Redis. The same by Headgate: see test_recipes.py beside."""
+"""Rate limits that a client keeps by itself, in Redis. The same by Headgate: see test_articles.py beside."""
 
 
 def sliding_window(client, key, now_ms, period_ms, most):
