@@ -28,6 +28,20 @@ def lone_redis(port):
     return Redis(port=port, tls=False)
 
 
+@pytest.fixture
+def start():
+    """start(stranger, port): a server that ends with the test, if not before."""
+    started = []
+
+    def start(stranger, port):
+        started.append(stranger(port))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.discard()
+
+
 def strangers(headgate):
     return int(stats(headgate)["upstream_strangers_total"])
 
@@ -39,14 +53,14 @@ def ask_for_size(server):
 
 @pytest.mark.parametrize("command", ("SET", "transaction"))
 @pytest.mark.parametrize("stranger", (other_cluster, lone_redis))
-def test_another_server_at_the_address_of_a_node(cluster, make_headgate, pool, stranger, command):
+def test_another_server_at_the_address_of_a_node(cluster, make_headgate, start, pool, stranger, command):
     headgate = make_headgate(cluster.url("cluster"), pool=pool, upstream_wait="400ms", tls=False)
     kept, _, lost = cluster.masters
     here, there = key_in(cluster.slots_of(kept)), key_in(cluster.slots_of(lost))
     with headgate.connect() as client:
         assert [client("SET", key, "v") for key in (here, there)] == [OK, OK]
     lost.kill()
-    other = stranger(lost.port)
+    other = start(stranger, lost.port)
     wait_for(lambda: asks(headgate, there, command) and strangers(headgate) > 0, 60, "a stranger that is noticed")
     for _ in range(5):
         assert isinstance(asks(headgate, there, command), Error), "after a bounded time"
@@ -188,11 +202,11 @@ def test_a_node_may_get_another_id(fake, make_headgate):
 
 
 @pytest.mark.parametrize("stranger", (other_cluster, lone_redis))
-def test_another_server_at_the_first_address_of_all(cluster, make_headgate, pool, stranger):
+def test_another_server_at_the_first_address_of_all(cluster, make_headgate, start, pool, stranger):
     """Before it is known which nodes there are, Headgate is connected to it: not for longer."""
     kept, _, lost = cluster.masters
     lost.kill()
-    other = stranger(lost.port)
+    other = start(stranger, lost.port)
     if stranger is other_cluster:
         # It cannot say what is where in the cluster that is meant.
         other.tell("ACL", "SETUSER", "default", "-cluster|slots", "-cluster|shards", "-cluster|nodes")
