@@ -16,7 +16,7 @@
  * - what has changed is known: a slot whose keys have gone ahead, and which has not changed hands yet for all that is
  *   known here, has its turn where they were;
  * - no two nodes that have one slot, one after the other, have the same mark (one pair in 1024; in 16 where a node's
- *   own cursors go beyond 32 bits, as those of Redis 8 do for 262,144 keys of one slot).
+ *   own cursors go beyond 32 bits, as those of Redis 7.4 do for 262,144 keys of one slot).
  */
 #ifndef HEADGATE_CLUSTER_SCAN_H
 #define HEADGATE_CLUSTER_SCAN_H

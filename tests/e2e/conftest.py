@@ -9,8 +9,24 @@ from harness.http import start_with_http
 from harness.leases import Monitor
 from harness.program import Program, start_with_pid
 from harness.rules import launch
+from harness.sentinel import Group
 from harness.servers import BINARY, Headgate
 from harness.upgrade import Line, kill_line
+
+
+@pytest.fixture(scope="module")
+def sentinel_group():
+    """A master, its replicas and three sentinels, for all tests of a file."""
+    group = Group()
+    yield group
+    group.discard()
+
+
+@pytest.fixture
+def group(sentinel_group):
+    """The same, once all agree on who is what after the test before."""
+    sentinel_group.await_agreement()
+    return sentinel_group
 
 
 @pytest.fixture

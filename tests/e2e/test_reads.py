@@ -8,20 +8,6 @@ from harness.limits import rule, spend
 from harness.reads import Calls, await_fit, fit, nodes
 from harness.resp import OK, Error, wait_for
 from harness.rules import reload
-from harness.sentinel import Group
-
-
-@pytest.fixture(scope="module")
-def servers():
-    group = Group()
-    yield group
-    group.discard()
-
-
-@pytest.fixture
-def group(servers):
-    servers.await_agreement()
-    return servers
 
 
 @pytest.fixture

@@ -13,19 +13,6 @@ from harness.sentinel import Group
 from harness.servers import BINARY, free_port
 
 
-@pytest.fixture(scope="module")
-def servers():
-    group = Group()
-    yield group
-    group.discard()
-
-
-@pytest.fixture
-def group(servers):
-    servers.await_agreement()
-    return servers
-
-
 def replicas(group):
     return [server for server in group.servers if server is not group.master()]
 

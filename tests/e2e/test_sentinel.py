@@ -10,18 +10,11 @@ from harness.resp import OK, Closed, Error, encode, wait_for
 from harness.sentinel import Announcements, Group
 
 
-@pytest.fixture(scope="module")
-def servers():
-    group = Group()
-    yield group
-    group.discard()
-
-
 @pytest.fixture
-def group(servers):
+def group(sentinel_group):
     """One that all tests of this file use one after the other: each leaves it with a master and a replica at least."""
-    servers.await_agreement(replicas=1)
-    return servers
+    sentinel_group.await_agreement(replicas=1)
+    return sentinel_group
 
 
 def answers_from(headgate, server):
