@@ -320,8 +320,15 @@ func killed(client rueidis.Client, key string, tell func(any, error)) error {
 		got, err := client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
 		return got == "" && rueidis.IsRedisNil(err), err
 	}), err)
-	tell(one(client, "SET", key+":after", "there"))
-	tell(one(client, "GET", key+":after"))
+	// Other keys go over other connections of the client, which may hear only now that they were lost.
+	for _, words := range [][]string{{"SET", key + ":after", "there"}, {"GET", key + ":after"}} {
+		var reply any
+		tell(untilLost(func() (bool, error) {
+			reply, err = one(client, words[0], words[1], words[2:]...)
+			return err == nil, err
+		}), nil)
+		tell(reply, err)
+	}
 	return nil
 }
 

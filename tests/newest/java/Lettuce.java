@@ -209,6 +209,22 @@ public final class Lettuce {
         tell.accept(client.xrange(key, Range.unbounded()));
     }
 
+    /**
+     * What the server has said. Lettuce closes a connection that is refused, and its caller hears of that, or that a
+     * handler is gone, where it is seen first: then it is tried again.
+     */
+    private static String refusal(RedisClient client, RedisURI way, String first) {
+        String message = first;
+        for (int tries = 1; tries < 20 && !message.startsWith("WRONGPASS"); tries++) {
+            try (StatefulRedisConnection<String, String> own = client.connect(way)) {
+                return "not refused";
+            } catch (RedisException error) {
+                message = error.getCause().getMessage();
+            }
+        }
+        return message;
+    }
+
     /** Every way to begin a connection: RESP, names, users, databases, wrong passwords. */
     private static void greeting(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
         List<RedisURI> ways = List.of(uri, RedisURI.builder(uri).withDatabase(3).build(),
@@ -224,7 +240,7 @@ public final class Lettuce {
                     tell.accept(client.set(key, "mine " + version));
                     tell.accept(client.get(key) + connection.sync().get(key) + client.clientGetname() + client.aclWhoami());
                 } catch (RedisException error) {
-                    tell.accept(error.getCause().getMessage());
+                    tell.accept(refusal(other, way, error.getCause().getMessage()));
                 }
             }
             other.shutdown(0, 2, TimeUnit.SECONDS);
