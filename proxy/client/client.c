@@ -190,9 +190,21 @@ void client_service_free(struct client_service *service)
     client_servers_free(service);
     client_admin_queries_end(service);
     peer_finder_free(service->peer_finder);
+    spans_pool_trim(&service->spans, 0);
     free(service->short_ways);
     free(service->readings);
     free(service);
+}
+
+bool client_service_trim(struct client_service *service, size_t kept)
+{
+    size_t count = service->spans.count;
+
+    if (count <= kept) {
+        return false;
+    }
+    spans_pool_trim(&service->spans, count / 2);
+    return true;
 }
 
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,

@@ -65,6 +65,10 @@ void client_service_end_scripts(struct client_service *service);
 void client_service_leave_admission(struct client_service *service);
 /* All clients must have been closed. */
 void client_service_free(struct client_service *service);
+/* Frees half of the memory that is kept for what will be measured, if that is for more than so many runs. Whether it
+ * did.
+ */
+bool client_service_trim(struct client_service *service, size_t kept);
 /* rules and admission are needed within the call only. */
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
                                 const struct conf_rule *rules, struct admission *admission);

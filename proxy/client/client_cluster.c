@@ -342,8 +342,7 @@ static bool is_short(const struct client *client, const struct request *request)
 
     return service->short_ways != NULL && service->short_ways[command_index(request->command)] &&
            request->framed->argument_count > 1 && request->interest->wanted == 0 && client->exclusive == NULL &&
-           !service->reactor->measures && !session->sent_transaction && !client_needs_exclusive(client) &&
-           service->cluster->map != NULL;
+           !session->sent_transaction && !client_needs_exclusive(client) && service->cluster->map != NULL;
 }
 
 /* Who may answer it. Notes, too, that it may write, if it may. */
@@ -384,7 +383,6 @@ bool client_cluster_take(struct client *client, const struct request *request)
     client_reads_count_at(client, way, lane);
     client->last_way = way != NULL ? way->number + 1 : 0;
     client_note_written(client, request->command, way);
-    client_note_end(client);
-    (void)client_send_plain(client, lane, request->frame, 1);
+    (void)client_send_short(client, lane, request);
     return true;
 }

@@ -50,15 +50,11 @@ static inline const struct cluster_way *client_last_way(const struct client *cli
 static inline bool client_cluster_has_to_wait(const struct client *client, const struct lane *lane)
 {
     const struct client_service *service = client->service;
-    /* What is measured is told of in the order of the requests. */
-    bool is_in_order = !service->reactor->measures || lane == NULL || client->lane_in_use == lane;
-
     /* What was sent to masters and what was sent to their replicas would not keep their order. */
     bool is_other_kind = client->at_replicas != (lane != NULL && lane->settings->gives_back);
 
     return client->redirects != NULL ||
-           (client->sent_runs > 0 &&
-            (is_other_kind || client->routed_changes != *service->cluster->changes || !is_in_order));
+           (client->sent_runs > 0 && (is_other_kind || client->routed_changes != *service->cluster->changes));
 }
 
 /* The request goes that way (NULL: home): says so in the route, or that the client has to wait, or that it is refused.

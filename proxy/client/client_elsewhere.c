@@ -143,8 +143,8 @@ static bool is_short(const struct client *client, const struct request *request)
 
     return service->short_ways != NULL && service->short_ways[command_index(request->command)] &&
            request->framed->argument_count > 1 && request->interest->wanted == 0 && client->exclusive == NULL &&
-           !service->reactor->measures && !client->session.sent_transaction && !client->session.unproven &&
-           !client->session.unsure && !client_needs_exclusive(client);
+           !client->session.sent_transaction && !client->session.unproven && !client->session.unsure &&
+           !client_needs_exclusive(client);
 }
 
 bool client_elsewhere_take(struct client *client, const struct request *request)
@@ -165,9 +165,8 @@ bool client_elsewhere_take(struct client *client, const struct request *request)
     }
     client->routed_changes = *service->cluster->changes;
     client->last_way = way != NULL ? way->number + 1 : 0;
-    client_note_end(client);
     stats_add(service->reactor->stats, STATS_REQUESTS_ELSEWHERE, way != NULL);
-    (void)client_send_plain(client, lane, request->frame, 1);
+    (void)client_send_short(client, lane, request);
     return true;
 }
 

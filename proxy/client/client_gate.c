@@ -51,7 +51,7 @@ void client_end_hold(struct client *client)
 static bool has_room(const struct client *client)
 {
     return client->first == NULL || client->output_congested || client->streaming ||
-           client->kept + client_measured(client) <= CLIENT_QUEUE_MARK;
+           client->kept + client->measured <= CLIENT_QUEUE_MARK;
 }
 
 void client_check_room(struct client *client)

@@ -1,13 +1,14 @@
 /*
  * Measuring: what is known of a client's requests until their replies are there.
  *
- *   taken ─► noted (client->note) ─► sent: in a span behind those of the requests before it ─► reply ─► sample
+ *   taken ─► noted (client->note) ─► in a span that waits (client->waiting_spans) ─► sent: in the spans of its run ─►
+ *   reply ─► sample
  *                                 ─► answered by Headgate: sample
  *
- * Replies from Redis come in the order of the requests that were sent, so the spans are a queue. While a client
- * measures, each request that Redis is to answer is in one, even without a tag: the queue must not get out of step with
- * the replies. Requests under one tag that are sent in one batch share a span, and those of them whose replies are read
- * at once share a sample, unless the policy attends to each.
+ * Replies from Redis come in the order of the requests of a run, so its spans are a queue. Each request of a run that
+ * is measured is in one, even without a tag: the queue must not get out of step with the replies. Requests under one
+ * tag that are sent in one batch share a span, and those of them whose replies are read at once share a sample, unless
+ * the policy attends to each.
  */
 #include "client/client_private.h"
 
@@ -16,21 +17,6 @@
 
 /* From here on client_output_limit is looked at with each loop iteration. */
 #define SPANS_MARK ((size_t)64 * 1024)
-
-/*
- * Requests under way. Behind it lie the first bytes of each of them, if the policy wants such, one behind the other; of
- * requests that share a span these are their whole frames.
- */
-struct span {
-    int64_t received_us;
-    int64_t sent_us;
-    uint64_t request_bytes; /* of those in count */
-    uint32_t count;         /* requests that no sample told of yet */
-    uint32_t tag;
-    uint32_t heads_length; /* the bytes behind; in the queue rounded up to a multiple of 8 */
-    uint32_t heads_told;   /* how many of them are of requests that samples told of */
-    bool is_alone;         /* of a request that is told of by itself */
-};
 
 /* A sample whose reply was not written yet. */
 struct client_unwritten {
@@ -97,83 +83,64 @@ void client_note(struct client *client, const struct request *request)
     }
 }
 
-/* ---- the queue ---- */
+/* ---- spans that wait for their run ---- */
 
-static size_t padded(size_t length)
+/* Those that wait, of which there are some from now on. NULL when memory is short. */
+static inline struct spans *waiting_spans(struct client *client)
 {
-    return (length + 7) & ~(size_t)7;
+    if (client->waiting_spans == NULL) {
+        client->waiting_spans = spans_take(&client->service->spans);
+    }
+    return client->waiting_spans;
 }
 
-/* NULL: there are none. */
-static struct span *first_span(struct client *client)
+/* There is more of them than lies in the queue itself. NULL when memory is short. */
+static struct span *append_behind(struct client *client, struct spans *spans, size_t size)
 {
-    struct client_spans *spans = &client->spans;
+    struct span *span = spans_append_behind(spans, &client->service->reactor->buffers, size);
 
-    if (spans->slot_used > 0) {
-        return (struct span *)(void *)spans->slot;
+    if (span != NULL) {
+        client->measured += size;
     }
-    return buffer_length(&spans->more) > 0 ? (struct span *)(void *)(spans->more.data + spans->more.start) : NULL;
-}
-
-/* There is one. */
-static struct span *last_span(struct client *client)
-{
-    struct client_spans *spans = &client->spans;
-
-    return buffer_length(&spans->more) > 0
-               ? (struct span *)(void *)(spans->more.data + spans->more.end - spans->last_size)
-               : (struct span *)(void *)spans->slot;
-}
-
-/* Room behind the last one. NULL when memory is short. */
-static void *append_room(struct client *client, size_t size)
-{
-    struct client_spans *spans = &client->spans;
-
-    if (size <= sizeof spans->slot && client_measured(client) == 0) {
-        spans->slot_used = (uint32_t)size;
-        spans->last_size = (uint32_t)size;
-        return spans->slot;
-    }
-    void *room = buffer_reserve(&client->service->reactor->buffers, &spans->more, size);
-    if (room != NULL) {
-        buffer_commit(&spans->more, size);
-        spans->last_size = (uint32_t)size;
-    }
-    return room;
-}
-
-/* Adds a span of requests that are sent now, with so many of their first bytes. NULL when memory is short; else it is
- * there until something else is done to the queue. */
-static struct span *append_span(struct client *client, int64_t received_us, uint32_t tag, struct slice heads)
-{
-    int64_t now = reactor_now(client->service->reactor);
-    struct span *span = append_room(client, sizeof(struct span) + padded(heads.length));
-
-    if (span == NULL) {
-        return NULL;
-    }
-    *span = (struct span){.received_us = received_us,
-                          .sent_us = now > received_us ? now : received_us,
-                          .tag = tag,
-                          .heads_length = (uint32_t)heads.length};
-    memcpy(span + 1, heads.data, heads.length);
-    if (buffer_length(&client->spans.more) > SPANS_MARK) {
+    if (client->measured > SPANS_MARK) {
         client_check_room(client);
         client_want_flush(client);
     }
     return span;
 }
 
-static void drop_first_span(struct client *client, const struct span *span)
+/* Adds a span of one request or more, with so many of their first bytes; the rest of it is to be set. NULL when memory
+ * is short; else it is there until something else is done to the queue. */
+static inline struct span *append_to(struct client *client, struct spans *spans, struct slice heads)
 {
-    size_t size = sizeof *span + padded(span->heads_length);
+    size_t size = spans_size_of(heads.length);
+    struct span *span = spans_take_slot(spans, size);
 
-    if (client->spans.slot_used > 0) {
-        client->spans.slot_used = 0;
-    } else {
-        buffer_consume(&client->service->reactor->buffers, &client->spans.more, size);
+    if (span == NULL) {
+        span = append_behind(client, spans, size);
     }
+    if (span != NULL) {
+        span->heads_length = (uint32_t)heads.length;
+        span->heads_told = 0;
+        memcpy(span_heads(span), heads.data, heads.length);
+    }
+    return span;
+}
+
+/* Adds such a span of requests that are sent now. */
+static inline struct span *append_span(struct client *client, int64_t received_us, uint32_t tag, struct slice heads)
+{
+    int64_t now = reactor_now(client->service->reactor);
+    struct spans *spans = waiting_spans(client);
+    struct span *span = spans != NULL ? append_to(client, spans, heads) : NULL;
+
+    if (span != NULL) {
+        span->received_us = received_us;
+        span->sent_us = now > received_us ? now : received_us;
+        span->tag = tag;
+        span->is_alone = false;
+    }
+    return span;
 }
 
 /* What is kept of those bytes. */
@@ -229,8 +196,8 @@ static size_t longest_to_share(const struct policy_attention *attention)
     return attention->bytes > most ? most : attention->bytes > 0 ? (size_t)attention->bytes - 1 : 0;
 }
 
-bool client_measure_begins(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
-                           struct slice frame)
+static inline bool begin_part(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
+                              struct slice frame)
 {
     size_t longest = longest_to_share(client->service->attention);
 
@@ -247,6 +214,12 @@ bool client_measure_begins(struct client *client, struct client_part *part, int6
                                  .received_us = received_us,
                                  .longest = longest};
     return true;
+}
+
+bool client_measure_begins(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
+                           struct slice frame)
+{
+    return begin_part(client, part, received_us, tag, frame);
 }
 
 bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame)
@@ -266,23 +239,38 @@ bool client_measure_plain(struct client *client, struct client_part *part, const
     bool is_noted =
         client->note.taken || interest->wanted != 0 || interest->tag == POLICY_TAG_ASK || service->until_spot == 1;
 
-    if (is_noted || !client_measure_begins(client, part, client->framed_us, interest->tag, frame)) {
+    if (is_noted || !begin_part(client, part, client->framed_us, interest->tag, frame)) {
         return false;
     }
     service->until_spot--;
     return true;
 }
 
+bool client_measure_join(struct client *client, struct run *run)
+{
+    struct spans *waiting = client->waiting_spans;
+    struct spans *spans = run->spans;
+
+    client->waiting_spans = NULL;
+    client->measured -= buffer_length(&spans->more) + buffer_length(&waiting->more);
+    bool joined = spans_join(spans, &client->service->reactor->buffers, waiting);
+    client->measured += buffer_length(&spans->more);
+    client_measure_give(client, waiting);
+    return joined;
+}
+
 size_t client_measure_kept(const struct client *client)
 {
-    return client_measured(client) + client->unwritten_bytes;
+    return client->measured + client->unwritten_bytes;
 }
 
 void client_measure_grown(struct client *client, uint64_t bytes)
 {
+    struct run *run = client->stream_measured ? client->last : NULL;
     /* The reply may have come before the end of the request. */
-    if (client->stream_measured && client_measured(client) > 0) {
-        struct span *last = last_span(client);
+    struct span *last = run != NULL && run->spans != NULL ? spans_last(run->spans) : NULL;
+
+    if (last != NULL) {
         last->request_bytes = bytes;
         last->received_us = client->read_us;
         last->sent_us = client->read_us;
@@ -291,9 +279,11 @@ void client_measure_grown(struct client *client, uint64_t bytes)
 
 /* ---- samples ---- */
 
-/* Keeps a sample until the reply has been written. Without memory nobody hears of it again. */
-static void keep_sample(struct client *client, const struct policy_sample *sample)
+/* Keeps a sample until the reply has been written, which cannot be while those of other runs are ahead of it. Without
+ * memory nobody hears of it again. */
+static void keep_sample(struct client *client, const struct run *run, const struct policy_sample *sample)
 {
+    struct spans *behind = run != NULL && run != client->first ? run->spans : NULL;
     struct client_unwritten *kept = malloc(sizeof *kept);
 
     if (kept == NULL) {
@@ -304,16 +294,29 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
         memcpy(kept->head, sample->head.data, sample->head.length);
     }
     kept->sample.head = (struct slice){kept->head, sample->head.length};
-    STAILQ_INSERT_TAIL(&client->unwritten, kept, next);
     client->unwritten_bytes += sizeof *kept;
-    client_want_flush(client);
+    if (behind != NULL) {
+        STAILQ_INSERT_TAIL(&behind->unwritten, kept, next);
+    } else {
+        STAILQ_INSERT_TAIL(&client->unwritten, kept, next);
+        client_want_flush(client);
+    }
 }
 
-static void give_sample(struct client *client, const struct policy_sample *sample)
+/* run: of which it is; NULL: Headgate has answered. */
+static void give_sample(struct client *client, const struct run *run, const struct policy_sample *sample)
 {
     if (sample->tag != POLICY_TAG_NONE && chain_sample(client->service->chain, sample) && sample->count == 1 &&
         client->state != CLIENT_CLOSED) {
-        keep_sample(client, sample);
+        keep_sample(client, run, sample);
+    }
+}
+
+void client_measure_come(struct client *client, struct spans *spans)
+{
+    if (!STAILQ_EMPTY(&spans->unwritten)) {
+        STAILQ_CONCAT(&client->unwritten, &spans->unwritten);
+        client_want_flush(client);
     }
 }
 
@@ -338,9 +341,9 @@ static const char *pass_frames(const char *frames, const char *end, uint32_t cou
 }
 
 /* Where it is not known how long each request is, all count as equal. */
-static struct part take_part(struct span *span, uint32_t count)
+static inline struct part take_part(struct span *span, uint32_t count)
 {
-    const char *heads = (const char *)(span + 1);
+    const char *heads = span_heads(span);
     const char *from = heads + span->heads_told;
     const char *end = heads + span->heads_length;
     struct part part = {span->request_bytes, {from, (size_t)(end - from)}};
@@ -357,18 +360,32 @@ static struct part take_part(struct span *span, uint32_t count)
     return part;
 }
 
-struct run_tally client_measure_tally(struct client *client, int64_t answered_us)
+static inline void drop_if_told(struct client *client, struct spans *spans, const struct span *first)
+{
+    if (first->count > 0) {
+        return;
+    }
+    if (spans->slot_used > 0) {
+        spans->slot_used = 0;
+        return;
+    }
+    size_t size = spans_size_of(first->heads_length);
+    client->measured -= size;
+    buffer_consume(&client->service->reactor->buffers, &spans->more, size);
+}
+
+struct run_tally client_measure_tally(const struct client *client, const struct run *run, int64_t answered_us)
 {
     const struct policy_attention *attention = client->service->attention;
-    const struct span *span = first_span(client);
+    const struct span *span = spans_first(run->spans);
     bool is_alone = span == NULL || span->is_alone || answered_us - span->received_us >= attention->us;
 
     return (struct run_tally){.most = is_alone ? 1 : span->count, .large = attention->bytes};
 }
 
-void client_measure_replies(struct client *client, const struct run_tally *tally, int64_t answered_us)
+void client_measure_replies(struct client *client, struct run *run, const struct run_tally *tally, int64_t answered_us)
 {
-    struct span *span = first_span(client);
+    struct span *span = spans_first(run->spans);
 
     if (span == NULL) {
         return;
@@ -385,23 +402,45 @@ void client_measure_replies(struct client *client, const struct run_tally *tally
         .reply_bytes = tally->bytes,
         .head = tally->count == 1 ? part.heads : (struct slice){0},
     };
-    give_sample(client, &sample);
-    if (span->count == 0) {
-        drop_first_span(client, span);
-    }
+    give_sample(client, run, &sample);
+    drop_if_told(client, run->spans, span);
 }
 
-void client_measure_lost(struct client *client, uint32_t requests)
+void client_measure_lost(struct client *client, struct run *run, uint32_t requests)
 {
     int64_t now = reactor_now(client->service->reactor);
 
-    while (requests > 0 && client_measured(client) > 0) {
-        struct run_tally tally = client_measure_tally(client, now);
+    while (requests > 0 && run->spans != NULL && spans_first(run->spans) != NULL) {
+        struct run_tally tally = client_measure_tally(client, run, now);
         tally.count = tally.most < requests ? tally.most : requests;
         tally.errors = tally.count;
-        client_measure_replies(client, &tally, now);
+        client_measure_replies(client, run, &tally, now);
         requests -= tally.count;
     }
+}
+
+bool client_measure_taken(struct client *client, struct run *run, struct run *taken)
+{
+    struct span *span = run->spans != NULL ? spans_first(run->spans) : NULL;
+
+    if (span == NULL) {
+        return true;
+    }
+    struct part part = take_part(span, 1);
+    size_t shown = part.heads.length < POLICY_HEAD_MAX ? part.heads.length : POLICY_HEAD_MAX;
+    struct spans *spans = spans_take(&client->service->spans);
+    struct span *alone = spans != NULL ? append_to(client, spans, (struct slice){part.heads.data, shown}) : NULL;
+    if (alone != NULL) {
+        alone->received_us = span->received_us;
+        alone->sent_us = span->sent_us;
+        alone->request_bytes = part.bytes;
+        alone->count = 1;
+        alone->tag = span->tag;
+        alone->is_alone = true;
+    }
+    taken->spans = spans;
+    drop_if_told(client, run->spans, span);
+    return alone != NULL;
 }
 
 void client_measure_local(struct client *client, bool is_error, size_t length)
@@ -424,7 +463,7 @@ void client_measure_local(struct client *client, bool is_error, size_t length)
         .reply_bytes = length,
         .head = {note->frame.data, head < POLICY_HEAD_MAX ? head : POLICY_HEAD_MAX},
     };
-    give_sample(client, &sample);
+    give_sample(client, NULL, &sample);
     client_note_end(client);
 }
 
@@ -443,9 +482,20 @@ void client_measure_written(struct client *client, bool is_written)
     }
 }
 
-void client_measure_end(struct client *client)
+void client_measure_give(struct client *client, struct spans *spans)
 {
-    client->spans.slot_used = 0;
-    buffer_clear(&client->service->reactor->buffers, &client->spans.more);
+    client->measured -= buffer_length(&spans->more);
+    if (!STAILQ_EMPTY(&spans->unwritten)) {
+        STAILQ_CONCAT(&client->unwritten, &spans->unwritten);
+    }
+    spans_give(&client->service->spans, &client->service->reactor->buffers, spans);
+}
+
+void client_measure_forget(struct client *client)
+{
+    if (client->waiting_spans != NULL) {
+        client_measure_give(client, client->waiting_spans);
+        client->waiting_spans = NULL;
+    }
     client_note_end(client);
 }

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "client/client_state.h"
+#include "client/spans.h"
 #include "topology/cluster_command.h"
 
 enum client_state {
@@ -43,6 +44,7 @@ enum client_moving {
 struct client_service {
     struct reactor *reactor;
     struct run_pool *runs;
+    struct spans_pool spans;
     struct upstream *upstream;
     struct cluster_ways *cluster;        /* to the nodes; NULL: there is one Redis, at the upstream */
     struct replica_ways *replicas;       /* of the master at the upstream; NULL: none can be known */
@@ -98,20 +100,6 @@ struct client_note {
     struct slice frame; /* what of it was there when it was looked at last, while that is being done */
 };
 
-/* What is kept in its client, without a block of memory: one ordinary request without a pipeline. */
-#define CLIENT_SPAN_SLOT 192
-
-/*
- * Requests under way, in spans (client_measure.c): first the one in the slot, then those behind it. The slot is taken
- * when there are no others, so that a client without a pipeline needs no block, which would seldom be in the cache.
- */
-struct client_spans {
-    uint32_t slot_used; /* bytes of the slot; 0: its span is not there */
-    uint32_t last_size; /* bytes of the last span: others may join its requests */
-    _Alignas(int64_t) char slot[CLIENT_SPAN_SLOT];
-    struct buffer more;
-};
-
 struct client {
     struct client_service *service;
     LIST_ENTRY(client) of_service;
@@ -163,7 +151,7 @@ struct client {
     bool streaming;       /* `command` is a long one that goes out as it comes in */
     bool discarding;      /* … that was refused: it is thrown away instead */
     bool gathering;       /* … that is kept instead: policies do not know enough of it yet */
-    bool stream_measured; /* the long one that goes out is the last of those that are measured */
+    bool stream_measured; /* the long one that goes out is measured: it is the last of the last run */
     uint64_t foreseen;    /* the bytes by which they did not; 0: other ones, they are to be asked */
     bool lost;            /* the lane broke with requests under way: they are all lost */
     bool input_ended;     /* the client has closed its writing half */
@@ -199,19 +187,20 @@ struct client {
     char address_text[64];
     struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */
-    int64_t read_us;           /* the loop iteration in which something was read from it last */
-    int64_t framed_us;         /* when the last byte of the request at hand was, as far as it has come */
-    int64_t active_us;         /* last byte from or to the client */
-    struct client_spans spans; /* requests that Redis has yet to answer, if they are measured */
-    struct buffer arrivals;    /* when what is in the input was read; see client_arrival.c */
-    uint64_t input_passed;     /* so many bytes were in the input before the first of those that are in it */
-    struct client_note note;   /* the request at hand, if requests are measured */
-    size_t arrival;            /* which of the arrivals the last one was that was asked for */
-    STAILQ_HEAD(, client_unwritten) unwritten; /* measured requests whose replies were not written yet, in order */
-    size_t unwritten_bytes;                    /* that these take */
-    int64_t connected_us;                      /* the loop iteration in which it came */
-    int64_t accepted_us;                       /* it was connected by then, exactly */
-    int64_t deaf_us;                           /* since when it is deaf */
+    int64_t read_us;             /* the loop iteration in which something was read from it last */
+    int64_t framed_us;           /* when the last byte of the request at hand was, as far as it has come */
+    int64_t active_us;           /* last byte from or to the client */
+    struct spans *waiting_spans; /* measured requests that are sent next; NULL: none */
+    size_t measured;             /* bytes that the spans of requests under way take beside their runs */
+    struct buffer arrivals;      /* when what is in the input was read; see client_arrival.c */
+    uint64_t input_passed;       /* so many bytes were in the input before the first of those that are in it */
+    struct client_note note;     /* the request at hand, if requests are measured */
+    size_t arrival;              /* which of the arrivals the last one was that was asked for */
+    struct client_unwritten_list unwritten; /* measured requests whose replies are written next, in order */
+    size_t unwritten_bytes;                 /* that these take, and those whose replies are behind others */
+    int64_t connected_us;                   /* the loop iteration in which it came */
+    int64_t accepted_us;                    /* it was connected by then, exactly */
+    int64_t deaf_us;                        /* since when it is deaf */
     int64_t wait_since_us;
     enum client_moving moving;       /* see client_moving.c … */
     int64_t told_us;                 /* … when it was told; 0: it was not */

@@ -171,27 +171,61 @@ static inline bool client_measure_joins(struct client *client, struct client_par
 
 /* Closes a part: what it says is kept. False when memory is short. */
 bool client_measure_part(struct client *client, struct client_part *part);
-/* All that is kept of those that were not answered or not written yet. Bytes. */
-size_t client_measure_kept(const struct client *client);
-/* The size of what is kept of those under way. */
-static inline size_t client_measured(const struct client *client)
+bool client_measure_join(struct client *client, struct run *run);
+
+/* What was measured since the last run is that run's. False when memory is short. */
+static inline bool client_measure_run(struct client *client, struct run *run)
 {
-    return client->spans.slot_used + buffer_length(&client->spans.more);
+    if (client->waiting_spans == NULL) {
+        return true;
+    }
+    if (run->spans != NULL) {
+        return client_measure_join(client, run);
+    }
+    run->spans = client->waiting_spans;
+    client->waiting_spans = NULL;
+    return true;
 }
 
-/* The rest of the last one has come by now: it has so many bytes. */
+/* All that is kept of those that were not answered or not written yet. Bytes. */
+size_t client_measure_kept(const struct client *client);
+/* The rest of the long one that goes out has come by now: it has so many bytes. */
 void client_measure_grown(struct client *client, uint64_t bytes);
-/* How many replies to the first of them may be told of together if they have ended by then, and what they were. */
-struct run_tally client_measure_tally(struct client *client, int64_t answered_us);
-void client_measure_replies(struct client *client, const struct run_tally *tally, int64_t answered_us);
-/* So many of them, from the first on, will have none. */
-void client_measure_lost(struct client *client, uint32_t requests);
+/* Of a run with spans: how many replies to its next requests may be told of together if they have ended by then, and
+ * what they were. */
+struct run_tally client_measure_tally(const struct client *client, const struct run *run, int64_t answered_us);
+void client_measure_replies(struct client *client, struct run *run, const struct run_tally *tally, int64_t answered_us);
+/* So many of a run's requests, from the next on, will have none. */
+void client_measure_lost(struct client *client, struct run *run, uint32_t requests);
+/* The next request of the run is that of another now, which is new. False when memory is short. */
+bool client_measure_taken(struct client *client, struct run *run, struct run *taken);
+void client_measure_come(struct client *client, struct spans *spans);
+
+/* The run is the client's first now: its replies go out. */
+static inline void client_measure_first(struct client *client, const struct run *run)
+{
+    if (run->spans != NULL) {
+        client_measure_come(client, run->spans);
+    }
+}
+
+void client_measure_give(struct client *client, struct spans *spans);
+
+/* Nothing more is told of the run's requests. */
+static inline void client_measure_end(struct client *client, struct run *run)
+{
+    if (run->spans != NULL) {
+        client_measure_give(client, run->spans);
+        run->spans = NULL;
+    }
+}
+
 /* The request at hand was answered by Headgate. */
 void client_measure_local(struct client *client, bool is_error, size_t length);
 /* All replies up to now were written to the client, or never will be. */
 void client_measure_written(struct client *client, bool is_written);
-/* Nobody waits for replies any more. */
-void client_measure_end(struct client *client);
+/* The request at hand, and those that were not sent yet, will not be. */
+void client_measure_forget(struct client *client);
 
 /* ---- client_gate.c: the only way to another enum client_wait ---- */
 
@@ -388,8 +422,9 @@ enum client_outcome client_route(struct client *client, const struct request *re
 
 /* ---- client_send.c ---- */
 
-/* Sends requests of whose replies nothing is to be known. False when memory is short. */
-bool client_send_plain(struct client *client, struct lane *lane, struct slice requests, uint32_t count);
+/* Sends the request at hand, of whose reply nothing is to be known, and which was not noted yet. False when memory is
+ * short. */
+bool client_send_short(struct client *client, struct lane *lane, const struct request *request);
 /* Sends the request at hand, or its beginning. False when memory is short. */
 bool client_forward(struct client *client, struct lane *lane, const struct request *request,
                     struct session_route *route);

@@ -224,10 +224,9 @@ bool client_reads_take(struct client *client, const struct request *request)
 {
     enum client_reading reading = find_reading(client, request->command);
     const struct session *session = &client->session;
-    bool is_short = request->interest->wanted == 0 && client->exclusive == NULL &&
-                    !client->service->reactor->measures && !session->sent_transaction && !session->silent &&
-                    !session->silent_next && !session->passthrough && !session->unproven && !session->unsure &&
-                    !client_needs_exclusive(client);
+    bool is_short = request->interest->wanted == 0 && client->exclusive == NULL && !session->sent_transaction &&
+                    !session->silent && !session->silent_next && !session->passthrough && !session->unproven &&
+                    !session->unsure && !client_needs_exclusive(client);
     enum conf_reads by = is_short ? client_reads_by(client, request, reading) : CONF_READS_MASTER;
     struct lane *lane = is_short ? find_lane(client, by) : NULL;
 
@@ -239,8 +238,7 @@ bool client_reads_take(struct client *client, const struct request *request)
     client->wrote = client->wrote || reading == CLIENT_READING_NONE;
     client->reads_by = by;
     count(client, lane);
-    client_note_end(client);
-    (void)client_send_plain(client, lane, request->frame, 1);
+    (void)client_send_short(client, lane, request);
     return true;
 }
 

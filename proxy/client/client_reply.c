@@ -244,6 +244,7 @@ void client_queue_run(struct client *client, struct run *run)
 
     kept += run->expected != NULL ? sizeof(struct expected_reply) : 0;
     kept += run->policy_record != NULL ? chain_record_size() : 0;
+    kept += run->spans != NULL ? sizeof(struct spans) : 0;
     run->kept = (uint16_t)kept;
     run->client_next = NULL;
     if (client->first == NULL) {
@@ -362,6 +363,7 @@ static void free_run(struct client *client, struct run *run)
         run->expected = NULL;
     }
     clear_text(client, run);
+    client_measure_end(client, run);
     client->kept -= run->kept;
     run_give(service->runs, run);
 }
@@ -378,6 +380,7 @@ static void advance(struct client *client)
         if (!run->hushed) {
             client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
         }
+        client_measure_first(client, run);
         if (client->state == CLIENT_CLOSED) {
             return;
         }
@@ -408,10 +411,7 @@ void client_drop_runs(struct client *client)
 {
     struct run *run = client->first;
 
-    if (client->lost) {
-        client_measure_lost(client, UINT32_MAX);
-    }
-    client_measure_end(client);
+    client_measure_forget(client);
     client_redirect_forget(client);
     client->first = NULL;
     client->last = NULL;
@@ -422,6 +422,10 @@ void client_drop_runs(struct client *client)
         struct run *next = run->client_next;
         bool lost = run->answered < run->requests && (run->lane == NULL || client->lost);
         client_end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
+        if (client->lost) {
+            client_measure_lost(client, run, UINT32_MAX);
+        }
+        client_measure_end(client, run);
         if (run->lane != NULL) {
             if (run->expected != NULL) {
                 expected_reply_give(client->service, run->expected);
@@ -495,12 +499,12 @@ static void note_weight(struct client *client)
 
 struct run_tally client_run_tally(const struct run *run, int64_t read_us)
 {
-    return client_measure_tally(run->owner, read_us);
+    return client_measure_tally(run->owner, run, read_us);
 }
 
 void client_run_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
 {
-    client_measure_replies(run->owner, tally, read_us);
+    client_measure_replies(run->owner, run, tally, read_us);
 }
 
 void client_run_answered(struct run *run)
@@ -528,9 +532,7 @@ static void answer_unsent(struct client *client, struct run *run, const char *wh
         length = snprintf(text, sizeof text, "-ERR headgate: no connection to Redis at %s: %s\r\n",
                           service->settings.upstream_text, why);
     }
-    if (run->measured) {
-        client_measure_lost(client, run->requests - run->answered);
-    }
+    client_measure_lost(client, run, run->requests - run->answered);
     for (; run->answered < run->requests; run->answered++) {
         if (!client_add_text(client, run, text, (size_t)length)) {
             client_close(client, "out of memory");

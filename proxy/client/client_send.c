@@ -11,7 +11,7 @@ static bool may_extend(const struct client *client, const struct lane *lane)
     const struct run *run = client->last;
 
     return run != NULL && run == lane->last && run->expected == NULL && run->policy_record == NULL &&
-           run->hushed == client_is_hushed(client) && run->measured == client->service->reactor->measures &&
+           run->hushed == client_is_hushed(client) && (run->spans != NULL) == (client->waiting_spans != NULL) &&
            run->first_byte + run->length == lane->appended && run->requests < lane->longest_run;
 }
 
@@ -35,11 +35,12 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     run->requests = requests;
     run->expected = expected;
     run->policy_record = record;
-    run->measured = client->service->reactor->measures;
     if (client_is_hushed(client)) {
         run->hushed = client_hush_holds(client, expected);
     }
+    (void)client_measure_run(client, run);
     if (!lane_send(lane, run, data, length)) {
+        client_measure_end(client, run);
         run_give(client->service->runs, run);
         return client_out_of_memory(client);
     }
@@ -56,7 +57,7 @@ static bool send_plain(struct client *client, struct lane *lane, const char *dat
     if (!may_extend(client, lane)) {
         return send_run(client, lane, data, length, requests, NULL, NULL);
     }
-    if (!lane_extend(lane, data, length, requests)) {
+    if (!client_measure_run(client, client->last) || !lane_extend(lane, data, length, requests)) {
         return client_out_of_memory(client);
     }
     client->in_flight += requests;
@@ -111,9 +112,17 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     return true;
 }
 
-bool client_send_plain(struct client *client, struct lane *lane, struct slice requests, uint32_t count)
+bool client_send_short(struct client *client, struct lane *lane, const struct request *request)
 {
-    return send_plain(client, lane, requests.data, requests.length, count);
+    struct slice frame = request->frame;
+
+    if (client->service->reactor->measures) {
+        client_note(client, request);
+        if (!client_measure_sent(client, frame)) {
+            return client_out_of_memory(client);
+        }
+    }
+    return send_plain(client, lane, frame.data, frame.length, 1);
 }
 
 static bool is_subscription(const struct expected_reply *expected)

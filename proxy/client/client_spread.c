@@ -182,12 +182,17 @@ static bool send_part(struct client *client, struct spread *spread, const struct
 }
 
 /* The run that has the reply of the whole. False when memory is short. */
-static bool add_whole(struct client *client, struct spread *spread, struct chain_record *record)
+static bool add_whole(struct client *client, struct spread *spread, struct slice frame, struct chain_record *record)
 {
     struct run *run = add_run(client, spread);
 
     if (run == NULL) {
         return false;
+    }
+    if (client->note.taken) {
+        /* Short of memory it is not measured. */
+        (void)client_measure_sent(client, frame);
+        (void)client_measure_run(client, run);
     }
     run->answered = 1;
     run->policy_record = record;
@@ -436,7 +441,7 @@ enum client_outcome client_spread(struct client *client, const struct request *r
     bool sent = send_parts(client, request, route, spread);
     struct chain_record *record = client->held;
     client->held = NULL;
-    sent = sent && add_whole(client, spread, record);
+    sent = sent && add_whole(client, spread, request->sent, record);
     if (!sent) {
         client->held = record;
     }
@@ -540,6 +545,15 @@ static bool is_in_parts(const struct spread *spread)
     return errors > 0 && errors < spread->count;
 }
 
+static void measure_whole(struct client *client, struct run *run, const struct resp_reply *reply)
+{
+    const struct run_tally tally = {.count = 1, .errors = reply->type == '-', .bytes = run->reply_bytes};
+
+    if (run->spans != NULL) {
+        client_measure_replies(client, run, &tally, reactor_read_time(client->service->reactor));
+    }
+}
+
 /* What the reply as a whole means to Headgate, and to the policies. */
 static void note_whole(struct client *client, struct run *run, struct slice text)
 {
@@ -553,6 +567,7 @@ static void note_whole(struct client *client, struct run *run, struct slice text
     }
     if (client->state != CLIENT_CLOSED) {
         run->reply_bytes = text.length;
+        measure_whole(client, run, &reply);
         client_end_policies(client, run, is_in_parts(spread) ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_REPLY, &reply);
     }
 }

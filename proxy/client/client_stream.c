@@ -112,11 +112,11 @@ static bool expect_reply(struct client *client, const struct command *command, s
 static bool send_beginning(struct client *client, struct lane *lane, struct request *request,
                            struct session_route *route)
 {
-    size_t measured = client_measured(client);
+    uint32_t in_flight = client->in_flight;
 
     client->streaming = client_forward(client, lane, request, route);
     client_check_room(client);
-    client->stream_measured = client_measured(client) > measured;
+    client->stream_measured = client->in_flight > in_flight && client->last->spans != NULL;
     client_note_end(client);
     stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
     client->admitted = false;

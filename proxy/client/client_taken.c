@@ -32,7 +32,6 @@ static struct run *new_part(struct client *client, const struct run *run, uint32
     if (part != NULL) {
         part->receiver = run->receiver;
         part->owner = client;
-        part->measured = run->measured;
         part->hushed = run->hushed;
         part->requests = requests;
         insert_before(client, part, run, near);
@@ -46,7 +45,7 @@ struct run *client_take_out(struct client *client, struct run *run, struct run *
     struct run *taken =
         run->answered == 0 || before != NULL ? new_part(client, run, 1, before != NULL ? before : near) : NULL;
 
-    if (taken == NULL) {
+    if (taken == NULL || !client_measure_taken(client, run, taken)) {
         client_out_of_memory(client);
         return NULL;
     }
@@ -96,9 +95,7 @@ void client_answer_taken(struct client *client, struct run *run, struct slice er
     if (client->state == CLIENT_CLOSED) {
         return;
     }
-    if (run->measured) {
-        client_measure_lost(client, 1);
-    }
+    client_measure_lost(client, run, 1);
     run->reply_bytes = error.length;
     client_withheld_let_go(run);
     client_end_policies(client, run, POLICY_OUTCOME_REPLY, &reply);

@@ -112,7 +112,7 @@ __attribute__((always_inline)) static inline size_t take_run(struct lane *lane, 
                                                              const bool follows)
 {
     struct run *run = lane->first;
-    bool measures = run->measured && run->receiver != NULL;
+    bool measures = run->spans != NULL && run->receiver != NULL;
     struct run_tally tally = {0};
     const char *desync = NULL;
     size_t position = 0;
@@ -177,7 +177,7 @@ static void frame_ended(struct lane *lane)
     if (lane->state != LANE_READY || !counts) {
         return;
     }
-    if (run->measured && run->receiver != NULL) {
+    if (run->spans != NULL && run->receiver != NULL) {
         struct run_tally tally = {.most = 1, .large = UINT64_MAX};
         count_reply(lane, run, &tally);
         tell_tally(lane, run, &tally);

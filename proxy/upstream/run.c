@@ -21,7 +21,7 @@ struct run *run_take(struct run_pool *pool)
 
 void run_give(struct run_pool *pool, struct run *run)
 {
-    assert(run->text.data == NULL);
+    assert(run->text.data == NULL && run->spans == NULL);
     *run = (struct run){0};
     run->lane_next = pool->free;
     pool->free = run;

@@ -66,6 +66,7 @@ struct run {
     void *owner;                         /* the receiver's */
     void *expected;                      /* the receiver's; not NULL: replies are reported one by one */
     void *spread;                        /* the receiver's; not NULL: a part of a request for several nodes */
+    void *spans;                         /* the receiver's; not NULL: it is measured how long its requests take */
     void *policy_record;                 /* the policy chain's; NULL when no policy asked for this request */
     uint64_t first_byte;                 /* position in the lane's stream */
     uint64_t length;                     /* bytes sent or to be sent */
@@ -73,7 +74,6 @@ struct run {
     int64_t queued_us;
     uint32_t requests;
     uint32_t answered;
-    bool measured;
     bool watched : 1;    /* each request that is answered is told of: see passed */
     bool redirected : 1; /* the receiver's: it was sent elsewhere, and is to be known again */
     bool hushed : 1;     /* the receiver's: nobody gets its replies */
@@ -90,7 +90,7 @@ struct run_pool {
 
 /* A run with all fields zero, or NULL when memory is short. */
 struct run *run_take(struct run_pool *pool);
-/* text must have been cleared. */
+/* text must have been cleared, and spans be NULL. */
 void run_give(struct run_pool *pool, struct run *run);
 /* Frees what is more than keep. */
 void run_pool_trim(struct run_pool *pool, size_t keep);

@@ -92,6 +92,7 @@ static void trim_memory(struct worker *worker)
         run_pool_trim(&worker->runs, worker->runs.count / 2);
         trimmed = true;
     }
+    trimmed = client_service_trim(worker->clients, RUNS_KEPT) || trimmed;
     if (trimmed) {
         malloc_trim(0);
     }

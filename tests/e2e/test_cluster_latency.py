@@ -1,0 +1,169 @@
+"""[latency] before a cluster: what is measured of a client's requests at several nodes is that of each of them."""
+
+import pytest
+
+from harness.cluster import Cluster, slot_of
+from harness.latency import ON, ask, interfaces
+from harness.resp import OK, encode, wait_for
+from harness.rules import launch
+
+# Milliseconds. A node hangs for longer than that, and no request takes as long otherwise.
+THRESHOLD = 300
+RULES = f"{ON}slowlog_threshold = {THRESHOLD}ms\nbiglog_request = 10kb\n"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=0, node_timeout=60_000) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def emptied(cluster):
+    for node in cluster.current_masters():
+        node.ask("FLUSHALL")
+
+
+class Hanging:
+    """A node that takes what is sent to it, and does nothing."""
+
+    def __init__(self, node):
+        self.node = node
+
+    def __enter__(self):
+        self.node.pause()
+        return self
+
+    def __exit__(self, *_):
+        self.node.resume()
+
+
+def measured(headgate):
+    return {name: int(line["count"]) for name, line in interfaces(headgate, "LATENCY").items()}
+
+
+def await_measured(headgate, wanted):
+    """Exactly so many of each, and nothing else."""
+    wait_for(lambda: measured(headgate) == wanted, 30, f"{wanted} to be measured, and not {measured(headgate)}")
+
+
+def slow(headgate):
+    """[(command, key)] of SLOWLOG, the newest first, and its lines."""
+    lines = ask(headgate, "SLOWLOG", "100")
+    return [line["command"] for line in lines], lines
+
+
+def nodes_and_keys(cluster, count=1):
+    """[(node, a key of it, …)]"""
+    return [(node, *keys) for node, keys in cluster.keys_at(count).items()]
+
+
+def idle_s(headgate):
+    """For how long the client has neither sent nor got anything, by Headgate's own clock. Whole seconds."""
+    with headgate.admin() as admin:
+        return max(int(line.split("idle=")[1].split()[0]) for line in admin("CLIENTS").decode().splitlines())
+
+
+def await_slow(headgate):
+    """Waits until what is under way is slow."""
+    wait_for(lambda: idle_s(headgate) >= 1, 30, "a request that is under way for a second")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_request_has_its_own_time(make_headgate, cluster, threads):
+    """A pipeline over three nodes, of which one hangs: the others are answered, and told of, at once."""
+    headgate = launch(make_headgate, cluster.url(), "shared", RULES, threads=threads)
+    (hung, key), *others = nodes_and_keys(cluster)
+    client = headgate.connect()
+    for name in (key, *[name for _, name in others]):
+        assert client("SET", name, "x") == OK
+    pipeline = [("GET", key), *[("EXISTS", name) for _, name in others], ("STRLEN", others[0][1])]
+    with Hanging(hung):
+        client.send(b"".join(encode(*request) for request in pipeline))
+        await_measured(headgate, {"set": 3, "exists": 2, "strlen": 1})
+        await_slow(headgate)
+    assert client.read_many(len(pipeline)) == [b"x", 1, 1, 1]
+    await_measured(headgate, {"set": 3, "exists": 2, "strlen": 1, "get": 1})
+    assert slow(headgate)[0] == ["GET"]
+
+
+def test_what_is_sent_elsewhere_keeps_its_own_time(make_headgate, cluster):
+    """A request of a slot that is on its way, to a node that hangs, and one behind it at the node that was asked first."""
+    headgate = launch(make_headgate, cluster.url(), "shared", RULES)
+    (source, moved, stays), (to, _, _), *_ = nodes_and_keys(cluster, 2)
+    client = headgate.connect()
+    assert client("SET", stays, "x") == OK
+    cluster.begin_migration(slot_of(moved), to)
+    try:
+        with Hanging(to):
+            client.send(encode("GET", moved) + encode("STRLEN", stays))
+            await_measured(headgate, {"set": 1, "strlen": 1})
+            await_slow(headgate)
+        assert client.read_many(2) == [None, 1]
+    finally:
+        cluster.abort_migration(slot_of(moved))
+    await_measured(headgate, {"set": 1, "strlen": 1, "get": 1})
+    assert slow(headgate)[0] == ["GET"]
+
+
+def test_the_writing_of_a_reply_counts_from_when_it_came(make_headgate, cluster):
+    """Two slow replies, of which the second one comes first: it is written when the first one is there."""
+    headgate = launch(make_headgate, cluster.url(), "shared", RULES)
+    (first, key, _), (second, other, _), *_ = nodes_and_keys(cluster, 2)
+    client = headgate.connect()
+    assert client("SET", key, "x") == client("SET", other, "x") == OK
+    with Hanging(first):
+        with Hanging(second):
+            client.send(encode("GET", key) + encode("STRLEN", other))
+            await_slow(headgate)
+        await_measured(headgate, {"set": 2, "strlen": 1})
+        await_slow(headgate)
+        assert slow(headgate)[0] == []
+    assert client.read_many(2) == [b"x", 1]
+    wait_for(lambda: len(slow(headgate)[0]) == 2, 30, "both slow requests")
+    lines = {line["command"]: line for line in slow(headgate)[1]}
+    assert int(lines["STRLEN"]["writing_us"]) > int(lines["GET"]["writing_us"]) >= 0
+
+
+@pytest.mark.parametrize("pool", ["shared", "session"])
+def test_requests_for_several_nodes_are_measured_as_a_whole(make_headgate, cluster, pool):
+    """Once each, with their own bytes, from their beginning until all nodes have answered."""
+    headgate = launch(make_headgate, cluster.url(), pool, RULES, cross_slot="split")
+    (hung, key), *others = nodes_and_keys(cluster)
+    keys = [key, *[name for _, name in others]]
+    client = headgate.connect()
+    assert client("MSET", *[word for name in keys for word in (name, "x" * 4000)]) == OK
+    with Hanging(hung):
+        client.send(encode("DBSIZE") + encode("MGET", *keys))
+        await_slow(headgate)
+    assert client.read_many(2) == [3, [b"x" * 4000] * 3]
+    assert client("KEYS", "*") is not None
+    await_measured(headgate, {"mset": 1, "dbsize": 1, "mget": 1, "keys": 1})
+    assert sorted(slow(headgate)[0]) == ["DBSIZE", "MGET"]
+    assert [line["command"] for line in ask(headgate, "BIGLOG", "100")] == ["MSET"]
+
+
+@pytest.mark.parametrize("pool", ["shared", "session"])
+def test_nothing_is_left_out_and_nothing_counts_twice(make_headgate, cluster, pool):
+    """Pipelines over all nodes while slots go to and fro: as many of each command as were sent."""
+    headgate = launch(make_headgate, cluster.url(), pool, RULES)
+    nodes = [node for node, *_ in nodes_and_keys(cluster)]
+    names = [name for keys in cluster.keys_at(3, "moving").values() for name in keys]
+    client = headgate.connect()
+    sent = {"set": 0, "get": 0, "incr": 0}
+    for round_ in range(12):
+        requests = [
+            request
+            for name in names
+            for request in (("SET", name, "x" * 100 * round_), ("GET", name), ("INCR", name + "{n}"), ("GET", name))
+        ]
+        client.send(b"".join(encode(*request) for request in requests))
+        slot = slot_of(names[round_ % len(names)])
+        cluster.move_slot(slot, next(node for node in nodes if node is not cluster.owner(slot)))
+        replies = client.read_many(len(requests))
+        assert replies[1::4] == replies[3::4] == [b"x" * 100 * round_] * len(names)
+        for request in requests:
+            sent[request[0].lower()] += 1
+    await_measured(headgate, sent)
+    lines = interfaces(headgate, "LATENCY")
+    assert {line["errors"] for line in lines.values()} == {"0"}
