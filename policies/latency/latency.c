@@ -136,6 +136,7 @@ static void keep_destination(struct latency_settings *settings, const struct lat
 {
     memcpy(settings->prefix, old->prefix, sizeof settings->prefix);
     settings->braces = old->braces;
+    settings->log_braces = old->log_braces;
     settings->database = old->database;
     settings->flush_us = old->flush_us;
     settings->retention_s = old->retention_s;
@@ -161,7 +162,8 @@ static bool latency_reload(void *instance, const struct conf_rule *list)
     struct latency *latency = instance;
     struct latency_settings old = latency->settings;
 
-    latency_settings_make(&latency->settings, list, latency->host->server_name);
+    const struct latency_place place = {latency->host->server_name, latency->host->is_cluster};
+    latency_settings_make(&latency->settings, list, &place);
     if (!latency->settings.enabled && old.flush_us > 0) {
         keep_destination(&latency->settings, &old);
     } else {

@@ -17,8 +17,9 @@
 #include "latency/latency_operation_name.h"
 
 /* The longest texts, in bytes. */
-#define LATENCY_PREFIX_GIVEN_MAX 64                                            /* as it is configured, */
-#define LATENCY_PREFIX_MAX (LATENCY_PREFIX_GIVEN_MAX + 1 + CONF_RULE_NAME_MAX) /* and with the name of a server */
+#define LATENCY_PREFIX_GIVEN_MAX 64 /* as it is configured, */
+#define LATENCY_PREFIX_MAX                                                                                             \
+    (LATENCY_PREFIX_GIVEN_MAX + 1 + CONF_RULE_NAME_MAX + 2) /* and with a server's name and braces */
 #define LATENCY_PROCESS_MAX 64
 /* What has room for every key, with a NUL behind it. */
 #define LATENCY_KEY_SIZE 320

@@ -52,6 +52,9 @@ struct latency_log_options {
 #define LOG_FIELD(field) .offset = offsetof(struct latency_log_options, field), .reloadable = true
 #define RULE_FIELD(field) .offset = offsetof(struct latency_rule_options, field), .reloadable = true
 
+enum braces { BRACES_AUTO, BRACES_ON, BRACES_OFF };
+
+static const char *const braces_words[] = {"auto", "on", "off", NULL};
 static const char *const by_words[] = {"none", "user", "name", NULL};
 
 static const struct conf_option option_table[] = {
@@ -70,9 +73,13 @@ static const struct conf_option option_table[] = {
              "statistics makes the well-known names that other programs may read, and may write."},
     {.name = "braces",
      FIELD(braces),
-     .type = CONF_TOGGLE,
-     .initial = "off",
-     .help = "Whether the interface stands in braces in those names, as Redis Cluster needs it: …_{get}_…"},
+     .type = CONF_WORD,
+     .words = braces_words,
+     .initial = "auto",
+     .help =
+         "Whether names have hash tags, as Redis Cluster needs them: the interface, …_{get}_…, and of [counters] and\n"
+         "[events] the prefix, {headgate}:count:…; not where a prefix has a tag of its own, or is empty. auto: where\n"
+         "they are written to a cluster."},
     {.name = "database",
      FIELD(database),
      .type = CONF_INTEGER,
@@ -312,11 +319,48 @@ static void make_prefix(char prefix[LATENCY_PREFIX_MAX + 1], const char *given, 
              given + ahead);
 }
 
-static void take_options(struct latency_settings *settings, const struct latency_options *options, const char *server)
+/* Whether that puts keys into one slot: there is something between its first brace and the next that closes. */
+static bool has_hash_tag(const char *prefix)
 {
+    const char *open = strchr(prefix, '{');
+    const char *close = open != NULL ? strchr(open, '}') : NULL;
+
+    return close != NULL && close > open + 1;
+}
+
+/* Of [counters] and [events] all is one slot's, as each call has keys of several names: "headgate:" becomes
+ * "{headgate}:". */
+static void put_in_braces(char prefix[LATENCY_PREFIX_MAX + 1])
+{
+    char bare[LATENCY_PREFIX_MAX + 1];
+    size_t length = strlen(prefix);
+    bool ends_in_colon = length > 0 && prefix[length - 1] == ':';
+
+    length -= ends_in_colon;
+    if (length == 0 || has_hash_tag(prefix)) {
+        return;
+    }
+    memcpy(bare, prefix, length);
+    snprintf(prefix, LATENCY_PREFIX_MAX + 1, "{%.*s}%s", (int)length, bare, ends_in_colon ? ":" : "");
+}
+
+/* is_cluster: at the Redis of the clients. */
+static bool needs_braces(const struct latency_options *options, bool is_cluster)
+{
+    bool goes_elsewhere = *options->upstream.text != '\0';
+
+    return options->braces == BRACES_ON || (options->braces == BRACES_AUTO && is_cluster && !goes_elsewhere);
+}
+
+static void take_options(struct latency_settings *settings, const struct latency_options *options,
+                         const struct latency_place *place)
+{
+    bool has_braces = needs_braces(options, place->is_cluster);
+
     settings->enabled = options->enabled != 0;
-    make_prefix(settings->prefix, options->prefix, server);
-    settings->braces = options->braces != 0;
+    make_prefix(settings->prefix, options->prefix, place->server);
+    settings->braces = options->braces == BRACES_ON || (has_braces && !has_hash_tag(settings->prefix));
+    settings->log_braces = has_braces;
     settings->database = options->database;
     settings->flush_us = options->flush * 1000;
     settings->retention_s = options->retention / SECOND_MS;
@@ -472,20 +516,25 @@ static void take_rule(struct latency_settings *settings, const struct conf_rule 
     snprintf(rule->name, sizeof rule->name, "%s", from->name);
 }
 
-void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list, const char *server)
+void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list,
+                           const struct latency_place *place)
 {
     *settings = (struct latency_settings){0};
     settings->rules = conf_alloc(NULL, conf_rules_count(list, &latency_rule_section) * sizeof *settings->rules);
     for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
         if (rule->section == &latency_section) {
-            take_options(settings, rule->values, server);
+            take_options(settings, rule->values, place);
         } else if (rule->section == &latency_rule_section) {
             take_rule(settings, rule);
         } else if (rule->section == &latency_counters_section) {
-            take_log_options(&settings->counters, settings->counters_prefix, rule->values, server);
+            take_log_options(&settings->counters, settings->counters_prefix, rule->values, place->server);
         } else if (rule->section == &latency_events_section) {
-            take_log_options(&settings->events, settings->events_prefix, rule->values, server);
+            take_log_options(&settings->events, settings->events_prefix, rule->values, place->server);
         }
+    }
+    if (settings->log_braces) {
+        put_in_braces(settings->counters_prefix);
+        put_in_braces(settings->events_prefix);
     }
 }
 

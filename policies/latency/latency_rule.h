@@ -21,7 +21,8 @@ struct latency_rule {
 struct latency_settings {
     bool enabled;
     char prefix[LATENCY_PREFIX_MAX + 1];
-    bool braces;
+    bool braces;     /* operations stand in braces in names of keys */
+    bool log_braces; /* the prefixes of [counters] and [events] do, unless they have a hash tag or are empty */
     int64_t database;
     int64_t flush_us;
     int64_t retention_s;
@@ -47,9 +48,15 @@ extern const struct conf_section latency_rule_section;
 extern const struct conf_section latency_counters_section;
 extern const struct conf_section latency_events_section;
 
-/* Makes the settings of a file that was checked. Without [latency] all is off. server: its name in [server:NAME]; NULL
- * or empty: that of [headgate]. */
-void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list, const char *server);
+/* What the settings are for. */
+struct latency_place {
+    const char *server; /* its name in [server:NAME]; NULL or empty: that of [headgate] */
+    bool is_cluster;    /* its upstream is a Redis Cluster */
+};
+
+/* Makes the settings of a file that was checked. Without [latency] all is off. */
+void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list,
+                           const struct latency_place *place);
 void latency_settings_clear(struct latency_settings *settings);
 /* The Redis server that [latency] has for itself, if any. The texts are those of the list. */
 struct policy_server_settings latency_server_settings(const struct conf_rule *list);

@@ -99,7 +99,8 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .context = service,
                                 .worker = worker,
                                 .host_name = service->host_name,
-                                .server_name = service->server_name};
+                                .server_name = service->server_name,
+                                .is_cluster = service->cluster != NULL && !service->cluster->is_by_key};
 }
 
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests)

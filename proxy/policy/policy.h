@@ -361,6 +361,7 @@ struct policy_host {
      * not know of servers: each has instances of its own. But what they write to one Redis goes to keys of their own.
      */
     const char *server_name;
+    bool is_cluster; /* its upstream is a Redis Cluster: the keys of a script have to be of one slot */
 };
 
 struct policy_counter {

@@ -2,11 +2,13 @@
 
 import pytest
 
+from harness.admin import text
 from harness.cluster import Cluster, slot_of
 from harness.global_limits import connect_to, rush, shared, total
+from harness.latency import ON, ask, await_report, counter, interfaces
 from harness.leases import await_keys, leases
 from harness.leases import rule as lease_rule
-from harness.resp import OK, wait_for
+from harness.resp import OK, Error, wait_for
 from harness.rules import launch
 
 
@@ -65,3 +67,35 @@ def test_what_several_nodes_have_deleted_is_held_no_more(cluster, make_headgate)
         assert client(*command) == reply
         assert "held" not in {lease["state"] for lease in leases(headgate)}
         await_keys(headgate, [])
+
+
+EVENTS = "[counters]\nenabled = on\n[events]\nenabled = on\n[deny:no]\ncommands = keys\n"
+
+
+def test_figures_are_on_record_without_further_options(cluster, make_headgate, pool):
+    """What each call writes is in one slot, whatever the interface, the counter and the event."""
+    headgate = launch(make_headgate, cluster.url(), pool, ON + EVENTS)
+    client = headgate.connect()
+    for keys in cluster.keys_at(2).values():
+        for key in keys:
+            assert client("SET", key, "x") == OK
+            assert client("GET", key) == b"x"
+    assert isinstance(client("KEYS", "*"), Error)
+    for interface, count in (("set", 6), ("get", 6), ("keys", 1)):
+        await_report(headgate, interface, count)
+    wait_for(lambda: {"get", "set", "keys"} <= interfaces(headgate, "REPORT", "*").keys(), 30, "all to be listed")
+
+    def counted():
+        lines = [line for name in ("requests", "refusals") for line in ask(headgate, "COUNTER", name, "86400")]
+        return sum(int(line["count"]) for line in lines)
+
+    wait_for(lambda: counted() == 14, 30, "13 requests and a refusal to be counted")
+    wait_for(lambda: "deny:no keys" in told(headgate, "RECENT", "refusals", "info"), 30, "the refusal to be on record")
+    assert "deny:no keys" in told(headgate, "COMMON", "refusals", "info")
+    assert counter(headgate, "flush_failures_total") == 0
+    assert "not written" not in headgate.log()
+
+
+def told(headgate, *question):
+    with headgate.admin() as admin:
+        return text(admin(*question))
