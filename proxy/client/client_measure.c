@@ -419,6 +419,20 @@ void client_measure_lost(struct client *client, struct run *run, uint32_t reques
     }
 }
 
+void client_measure_answered(struct client *client, struct run *run, struct run *before)
+{
+    struct spans *spans = run->spans;
+
+    if (spans == NULL || STAILQ_EMPTY(&spans->unwritten)) {
+        return;
+    }
+    struct spans *answered = spans_take(&client->service->spans);
+    if (answered != NULL) {
+        STAILQ_CONCAT(&answered->unwritten, &spans->unwritten);
+        before->spans = answered;
+    }
+}
+
 bool client_measure_taken(struct client *client, struct run *run, struct run *taken)
 {
     struct span *span = run->spans != NULL ? spans_first(run->spans) : NULL;

@@ -197,6 +197,8 @@ struct run_tally client_measure_tally(const struct client *client, const struct 
 void client_measure_replies(struct client *client, struct run *run, const struct run_tally *tally, int64_t answered_us);
 /* So many of a run's requests, from the next on, will have none. */
 void client_measure_lost(struct client *client, struct run *run, uint32_t requests);
+/* What was answered of the run is another now, ahead of it: so are the samples of that. */
+void client_measure_answered(struct client *client, struct run *run, struct run *before);
 /* The next request of the run is that of another now, which is new. False when memory is short. */
 bool client_measure_taken(struct client *client, struct run *run, struct run *taken);
 void client_measure_come(struct client *client, struct spans *spans);

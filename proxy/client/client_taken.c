@@ -53,6 +53,7 @@ struct run *client_take_out(struct client *client, struct run *run, struct run *
         before->answered = before->requests;
         before->text = run->text;
         run->text = (struct buffer){0};
+        client_measure_answered(client, run, before);
     }
     taken->spread = run->spread;
     taken->part = run->part;
