@@ -20,12 +20,6 @@
  * whether there is another node by now. */
 #define PAUSE_US ((int64_t)25000)
 
-/* In front of each name. */
-struct entry {
-    uint32_t length;
-    char kind; /* 'c', 'p' or 's' */
-};
-
 /* A move under way. */
 struct resubscription {
     struct client *client;
@@ -38,74 +32,6 @@ struct resubscription {
 };
 
 /* ---- the names ---- */
-
-static struct entry entry_at(const struct client_channels *channels, size_t at)
-{
-    struct entry entry;
-
-    memcpy(&entry, channels->entries + at, sizeof entry);
-    return entry;
-}
-
-static size_t size_of(struct entry entry)
-{
-    return sizeof entry + entry.length;
-}
-
-static void take_away(struct client_channels *channels, size_t at)
-{
-    size_t size = size_of(entry_at(channels, at));
-
-    memmove(channels->entries + at, channels->entries + at + size, channels->used - at - size);
-    channels->used -= size;
-}
-
-/* name.data NULL: all of that kind. */
-void client_channels_forget(struct client_channels *channels, char kind, struct slice name)
-{
-    size_t at = 0;
-
-    while (at < channels->used) {
-        struct entry entry = entry_at(channels, at);
-        struct slice found = {channels->entries + at + sizeof entry, entry.length};
-        if (entry.kind == kind && (name.data == NULL || slice_equal(found, name))) {
-            take_away(channels, at);
-        } else {
-            at += size_of(entry);
-        }
-    }
-}
-
-static bool make_room(struct client_channels *channels, size_t size)
-{
-    size_t room = channels->room > 0 ? channels->room : 256;
-
-    while (room < channels->used + size) {
-        room *= 2;
-    }
-    char *entries = room > CLIENT_CHANNELS_MAX ? NULL : realloc(channels->entries, room);
-    if (entries != NULL) {
-        channels->entries = entries;
-        channels->room = room;
-    }
-    return entries != NULL;
-}
-
-static void keep(struct client_channels *channels, char kind, struct slice name)
-{
-    const struct entry entry = {.length = (uint32_t)name.length, .kind = kind};
-
-    client_channels_forget(channels, kind, name);
-    if (name.length > CLIENT_CHANNELS_MAX || !make_room(channels, sizeof entry + name.length)) {
-        channels->is_whole = false;
-        return;
-    }
-    memcpy(channels->entries + channels->used, &entry, sizeof entry);
-    if (name.length > 0) {
-        memcpy(channels->entries + channels->used + sizeof entry, name.data, name.length);
-    }
-    channels->used += size_of(entry);
-}
 
 static struct client_channels *channels_of(struct client *client)
 {
@@ -128,43 +54,28 @@ void client_note_channels(struct client *client, const struct expected_reply *ex
     if (client->first == NULL && client->session.channels == 0 && client->session.patterns == 0 &&
         client->session.shard_channels == 0) {
         /* What was before is over, however it ended. */
-        channels->used = 0;
-        channels->is_whole = true;
+        client_channel_list_begin(&channels->names);
     }
     if (is_end && walk.left == 0) {
-        client_channels_forget(channels, expected->channel_kind, (struct slice){0});
+        client_channel_list_forget_kind(&channels->names, expected->channel_kind);
     }
     while (resp_walk_next(&walk, &name)) {
         if (is_end) {
-            client_channels_forget(channels, expected->channel_kind, name);
+            client_channel_list_forget(&channels->names, expected->channel_kind, name);
         } else {
-            keep(channels, expected->channel_kind, name);
+            client_channel_list_keep(&channels->names, expected->channel_kind, name, 0);
         }
     }
 }
 
-int64_t client_channels_count(const struct client_channels *channels, char kind)
-{
-    int64_t count = 0;
-    struct entry entry;
-
-    for (size_t at = 0; at < channels->used; at += size_of(entry)) {
-        entry = entry_at(channels, at);
-        count += entry.kind == kind;
-    }
-    return count;
-}
-
 /* The slot of all shard channels; CLUSTER_NOBODY: there are none, or they are of several. */
-static int32_t slot_of_shards(const struct client_channels *channels)
+static int32_t slot_of_shards(const struct client_channel_list *names)
 {
     int32_t slot = CLUSTER_NOBODY;
-    struct entry entry;
 
-    for (size_t at = 0; at < channels->used; at += size_of(entry)) {
-        entry = entry_at(channels, at);
-        struct slice name = {channels->entries + at + sizeof entry, entry.length};
-        int32_t other = entry.kind == 's' ? cluster_slot_of(name) : slot;
+    for (size_t at = 0; at < names->used; at = client_channel_list_next(names, at)) {
+        bool is_shard = client_channel_list_at(names, at).kind == 's';
+        int32_t other = is_shard ? cluster_slot_of(client_channel_list_name(names, at)) : slot;
         if (slot != CLUSTER_NOBODY && other != slot) {
             return CLUSTER_NOBODY;
         }
@@ -175,15 +86,9 @@ static int32_t slot_of_shards(const struct client_channels *channels)
 
 bool client_channels_have_shard(const struct client_channels *channels, struct slice name)
 {
-    bool has_it = false;
-    struct entry entry;
+    bool has_it = client_channel_list_find(&channels->names, 's', name) < channels->names.used;
 
-    for (size_t at = 0; at < channels->used && !has_it; at += size_of(entry)) {
-        entry = entry_at(channels, at);
-        struct slice found = {channels->entries + at + sizeof entry, entry.length};
-        has_it = entry.kind == 's' && slice_equal(found, name);
-    }
-    return has_it && slot_of_shards(channels) != CLUSTER_NOBODY;
+    return has_it && slot_of_shards(&channels->names) != CLUSTER_NOBODY;
 }
 
 bool client_is_moving(const struct client *client)
@@ -203,7 +108,7 @@ void client_forget_channels(struct client *client)
             moving_free(client->channels->moving);
         }
         buffer_clear(&client->service->reactor->buffers, &client->channels->dropped);
-        free(client->channels->entries);
+        client_channel_list_free(&client->channels->names);
         free(client->channels);
         client->channels = NULL;
     }
@@ -300,7 +205,8 @@ static void on_answered(struct run *run)
         return;
     }
     lane_set_owner(client->exclusive,
-                   client_channels_count(client->channels, 's') > 0 ? &client_shard_owner : &session_lane_owner,
+                   client_channel_list_count(&client->channels->names, 's') > 0 ? &client_shard_owner
+                                                                                : &session_lane_owner,
                    client);
     client_want_flush(client);
 }
@@ -384,10 +290,10 @@ static bool may_move(struct client *client)
     const struct session before = *session;
 
     if (client->service->cluster == NULL || client->service->cluster->is_by_key || channels == NULL ||
-        !channels->is_whole || channels->used == 0 || client->state != CLIENT_OPEN || client->first != NULL ||
-        client->streaming || client->input_ended || client->service->draining ||
-        before.channels != client_channels_count(channels, 'c') ||
-        before.patterns != client_channels_count(channels, 'p')) {
+        !channels->names.is_whole || channels->names.used == 0 || client->state != CLIENT_OPEN ||
+        client->first != NULL || client->streaming || client->input_ended || client->service->draining ||
+        before.channels != client_channel_list_count(&channels->names, 'c') ||
+        before.patterns != client_channel_list_count(&channels->names, 'p')) {
         return false;
     }
     session->channels = 0;
@@ -399,18 +305,10 @@ static bool may_move(struct client *client)
     return is_all;
 }
 
-static bool write_requests(const struct client_channels *channels, FILE *out)
+static bool write_requests(const struct client_channel_list *names, FILE *out)
 {
-    static const char *const commands[] = {
-        ['c'] = "$9\r\nSUBSCRIBE\r\n", ['p'] = "$10\r\nPSUBSCRIBE\r\n", ['s'] = "$10\r\nSSUBSCRIBE\r\n"};
-    struct entry entry;
-
-    for (size_t at = 0; at < channels->used; at += size_of(entry)) {
-        entry = entry_at(channels, at);
-        const char *name = channels->entries + at + sizeof entry;
-        fprintf(out, "*2\r\n%s$%u\r\n", commands[(unsigned char)entry.kind], (unsigned)entry.length);
-        fwrite(name, 1, entry.length, out);
-        fputs("\r\n", out);
+    for (size_t at = 0; at < names->used; at = client_channel_list_next(names, at)) {
+        client_channel_list_write_request(names, at, out);
     }
     return ferror(out) == 0;
 }
@@ -426,8 +324,9 @@ static bool send_requests(struct client *client, struct resubscription *moving, 
     run->receiver = &moving_receiver;
     run->owner = moving;
     run->expected = moving;
-    run->requests = (uint32_t)(client_channels_count(channels, 'c') + client_channels_count(channels, 'p') +
-                               client_channels_count(channels, 's'));
+    run->requests =
+        (uint32_t)(client_channel_list_count(&channels->names, 'c') + client_channel_list_count(&channels->names, 'p') +
+                   client_channel_list_count(&channels->names, 's'));
     if (!lane_send(client->exclusive, run, requests.data, requests.length)) {
         run_give(client->service->runs, run);
         return false;
@@ -444,7 +343,7 @@ static bool subscribe_again(struct client *client, struct resubscription *moving
     if (!text_open(&text)) {
         return false;
     }
-    bool written = write_requests(client->channels, text.out);
+    bool written = write_requests(&client->channels->names, text.out);
     bool sent = text_close(&text) && written && send_requests(client, moving, (struct slice){text.bytes, text.length});
     text_free(&text);
     if (sent) {
@@ -457,7 +356,7 @@ static bool subscribe_again(struct client *client, struct resubscription *moving
 /* Where shard channels are now, or any node. */
 static const struct cluster_way *destination(const struct client *client)
 {
-    int32_t slot = slot_of_shards(client->channels);
+    int32_t slot = slot_of_shards(&client->channels->names);
 
     return slot != CLUSTER_NOBODY ? cluster_way_of(client->service->cluster, (uint16_t)slot) : NULL;
 }
@@ -473,7 +372,7 @@ static bool move(struct client *client, struct resubscription *moving)
     }
     /* It is not given to others as long as it has these. */
     client->session = before;
-    client->session.shard_channels = client_channels_count(client->channels, 's');
+    client->session.shard_channels = client_channel_list_count(&client->channels->names, 's');
     if (!subscribe_again(client, moving)) {
         session_leave_lane(client);
         return false;
@@ -558,8 +457,8 @@ bool client_move_subscriptions(struct client *client)
     /* What has come of a message would be part of what comes next. Shard channels of several slots may come to be at
      * several nodes. */
     if (!may_move(client) || !resp_reply_idle(&client->exclusive->reply) || channels->dropped_count > 0 ||
-        client->session.shard_channels != client_channels_count(channels, 's') ||
-        (client->session.shard_channels > 0 && slot_of_shards(channels) == CLUSTER_NOBODY)) {
+        client->session.shard_channels != client_channel_list_count(&channels->names, 's') ||
+        (client->session.shard_channels > 0 && slot_of_shards(&channels->names) == CLUSTER_NOBODY)) {
         return false;
     }
     return begin_move(client);

@@ -48,7 +48,7 @@ static void let_hear(struct client *client)
         return;
     }
     if (channels->dropped_count > 0) {
-        client_channels_forget(channels, 's', (struct slice){0});
+        client_channel_list_forget_kind(&channels->names, 's');
     }
     client_output(client, buffer_head(&channels->dropped), buffer_length(&channels->dropped), false);
     forget_dropped(client);
@@ -102,9 +102,9 @@ static struct slice name_in(struct slice frame)
 static bool may_keep(struct client *client, struct slice name, const struct resp_reply *reply)
 {
     struct client_channels *channels = client->channels;
-    int64_t left = client_channels_count(channels, 's') - channels->dropped_count - 1;
+    int64_t left = client_channel_list_count(&channels->names, 's') - channels->dropped_count - 1;
 
-    return client->first == NULL && channels->is_whole && reply->integer == left &&
+    return client->first == NULL && channels->names.is_whole && reply->integer == left &&
            client_channels_have_shard(channels, name);
 }
 
@@ -115,7 +115,7 @@ static void take_drop(struct client *client, const struct resp_reply *reply)
     struct slice name = name_in(at_hand(channels)); /* within what is kept */
 
     if (!may_keep(client, name, reply)) {
-        client_channels_forget(channels, 's', name);
+        client_channel_list_forget(&channels->names, 's', name);
         let_hear(client);
         return;
     }
