@@ -53,6 +53,7 @@ static void free_closed(struct reactor_task *task)
         LIST_REMOVE(client, of_service);
         profile_release(client->profile);
         client_forget_channels(client);
+        client_subscriber_free(client);
         client_forget_deferred(client);
         free(client->name);
         free(client->library_name);
@@ -261,8 +262,8 @@ static bool is_idle(const struct client *client, int64_t now)
 {
     int64_t limit = clock_ms_to_us(client->service->settings.idle_timeout);
     const struct session *session = &client->session;
-    bool listens =
-        session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 || session->passthrough;
+    bool listens = session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 ||
+                   session->passthrough || client_is_subscriber(client);
     /* In the loop iteration in which the wait ended, the request is taken only after the events. */
     bool waits = client->first != NULL || client->wait != CLIENT_WAIT_NOTHING || client->flush.queued;
 
@@ -376,7 +377,7 @@ static struct client_report report_on(const struct client *client, int64_t now)
         .lane = session_reason(client),
         .in_flight = client->in_flight,
         .input_bytes = buffer_length(&client->input),
-        .output_bytes = buffer_length(&client->output),
+        .output_bytes = buffer_length(&client->output) + client_subscriber_kept(client),
     };
 }
 

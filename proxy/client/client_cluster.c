@@ -190,6 +190,23 @@ static bool waits_for_several(struct client *client, struct session_route *route
     return !is_one && client->sent_runs == 0;
 }
 
+/* Its subscriptions are not where it could go back to RESP2 with them, or ask for others amid EXEC. */
+static bool refuses_subscriber(struct client *client, const struct command *command, struct session_route *route)
+{
+    enum command_kind kind = command != NULL ? command->kind : COMMAND_ORDINARY;
+    bool is_going_back = kind == COMMAND_HELLO && route->expected != NULL && route->expected->resp == 2;
+    bool is_queued = kind == COMMAND_SUBSCRIBE || kind == COMMAND_UNSUBSCRIBE;
+
+    if (is_going_back) {
+        client_cluster_refuse(client, route,
+                              "-ERR headgate: before a cluster a subscriber cannot go back to RESP2\r\n");
+    } else if (is_queued) {
+        client_cluster_refuse(client, route,
+                              "-ERR headgate: before a cluster this cannot be part of a subscriber's transaction\r\n");
+    }
+    return is_going_back || is_queued;
+}
+
 void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
                           struct session_route *route)
 {
@@ -200,10 +217,17 @@ void client_cluster_route(struct client *client, const struct command *command, 
     if (route->answer != SESSION_FORWARD || client->session.passthrough) {
         return;
     }
-    if (client->redirects != NULL || client_is_moving(client) ||
+    if (client_subscriber_takes(client, route)) {
+        client_subscriber_route(client, command, request, route);
+        return;
+    }
+    if (client->redirects != NULL || client_is_moving(client) || client_is_subscribing(client) ||
         (client->exclusive != NULL && client->sent_runs > 0 && client->lane_in_use != client->exclusive)) {
         /* What is held has to be sent first; and what went to several nodes took other lanes. */
         wait_for_quiet(client, route);
+        return;
+    }
+    if (client_is_subscriber(client) && refuses_subscriber(client, command, route)) {
         return;
     }
     bool begins = is_beginning(client, command, route);
@@ -283,6 +307,23 @@ bool client_cluster_find(const struct client *client, struct slice frame, const 
     }
     *way = keys.has_key ? cluster_way_of(client->service->cluster, keys.slot) : NULL;
     return keys.has_key;
+}
+
+bool client_cluster_find_waiting(const struct client *client, const struct lane *lane, const struct cluster_way **way)
+{
+    struct slice waiting = lane_waiting(lane);
+    struct resp_command framed = {0};
+    size_t taken;
+
+    while (waiting.length > 0 &&
+           resp_command_feed(&framed, waiting.data, waiting.length, UINT64_MAX, &taken) == RESP_DONE) {
+        if (client_cluster_find(client, (struct slice){waiting.data, taken}, way)) {
+            return true;
+        }
+        waiting = (struct slice){waiting.data + taken, waiting.length - taken};
+        framed = (struct resp_command){0};
+    }
+    return false;
 }
 
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane)

@@ -8,7 +8,8 @@
  *   client_spread.c       what several nodes have to be asked
  *   client_hush.c         replies that nobody wants
  *   client_written.c      which nodes WAIT is about
- *   client_resubscribe.c, client_shard.c  subscriptions that go to another node (client_moves_private.h)
+ *   client_subscriber*.c  subscriptions on lanes of their own (client_subscriber_private.h)
+ *   client_resubscribe.c, client_shard.c  … on the client's lane, that go to another node (client_moves_private.h)
  *   client_deferred.c     what is said in a transaction before its first key
  *   client_taken.c        runs that are taken out of others
  *   client_cluster_receiver.c  who hears of the replies to all these
@@ -17,6 +18,41 @@
 #define HEADGATE_CLIENT_CLUSTER_PRIVATE_H
 
 #include "client/client_private.h"
+
+/* ---- client_subscriber*.c: where there is a cluster, of clients that speak RESP3 ---- */
+
+/* Whether it has subscriptions, on lanes of their own. */
+bool client_is_subscriber(const struct client *client);
+/* Whether all that it has under way is about them. Its other requests wait for that. */
+bool client_is_subscribing(const struct client *client);
+/* Whether the route's request is about subscriptions, and is to go over such a lane. */
+bool client_subscriber_takes(const struct client *client, const struct session_route *route);
+/* Says in the route over which, or that the client has to wait, or what is answered. */
+void client_subscriber_route(struct client *client, const struct command *command, const struct request *request,
+                             struct session_route *route);
+/* That lane in *lane. False: the client has to wait, or is closed. */
+bool client_subscriber_lane(struct client *client, const struct session_route *route, struct lane **lane);
+/* The request was sent over it, as the client's last run. */
+void client_subscriber_sent(struct client *client, struct lane *lane);
+/* Whether the run is of such a request. */
+bool client_subscriber_is_asked(const struct run *run);
+/* The lane to another node, for one that was sent there. NULL: memory was short, and the client was closed. */
+struct lane *client_subscriber_lane_to(struct client *client, const struct cluster_way *way);
+/* With client->subscriber: has pushes that wait go out, if nothing of a reply has gone out of which the rest is to come
+ * …
+ */
+void client_subscriber_deliver(struct client *client);
+/* … and the lanes read, or not. */
+void client_subscriber_hold_back(struct client *client);
+/* The same: the lanes are told the client's credentials, or its name. False when memory is short. */
+bool client_subscriber_speak_for(struct client *client);
+bool client_subscriber_name(struct client *client);
+/* Bytes of messages that have not gone out. */
+size_t client_subscriber_kept(const struct client *client);
+/* Lets go of all of it. Harmless if there is nothing. */
+void client_subscriber_end(struct client *client);
+/* The client is freed. */
+void client_subscriber_free(struct client *client);
 
 /* ---- client_cluster.c: all of it but client_profile_at() only where there is a cluster ---- */
 
@@ -36,6 +72,8 @@ void client_cluster_route(struct client *client, const struct command *command, 
                           struct session_route *route);
 /* Where a whole request would go by its slot, whatever it was when it was sent. False: it has none. */
 bool client_cluster_find(const struct client *client, struct slice frame, const struct cluster_way **way);
+/* The same for the first request that has one, of what waits on a lane that is not READY. */
+bool client_cluster_find_waiting(const struct client *client, const struct lane *lane, const struct cluster_way **way);
 /* The shared lane for the route in *lane. False: the client has to wait, or is closed. */
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane);
 /* Where the last request of the client went; NULL: home. */
@@ -53,7 +91,7 @@ static inline bool client_cluster_has_to_wait(const struct client *client, const
     /* What was sent to masters and what was sent to their replicas would not keep their order. */
     bool is_other_kind = client->at_replicas != (lane != NULL && lane->settings->gives_back);
 
-    return client->redirects != NULL ||
+    return client->redirects != NULL || (client->subscriber != NULL && client_is_subscribing(client)) ||
            (client->sent_runs > 0 && (is_other_kind || client->routed_changes != *service->cluster->changes));
 }
 

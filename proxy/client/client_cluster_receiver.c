@@ -7,6 +7,10 @@ static void on_cluster_answered(struct run *run)
 
     client_redirect_ended(client, run);
     client_reads_answered(client);
+    if (client->subscriber != NULL) {
+        /* Behind this reply, and before the next one begins. */
+        client_subscriber_deliver(client);
+    }
     client_run_answered(run);
     client_redirect_check(client);
 }

@@ -38,7 +38,7 @@ const char *session_reason(const struct client *client)
     const struct session *session = &client->session;
 
     if (client->exclusive == NULL) {
-        return "shared";
+        return client_is_subscriber(client) ? "subscribed" : "shared";
     }
     return client->service->settings.session_pool                                          ? "session"
            : session->passthrough                                                          ? "tunnel"
@@ -70,11 +70,8 @@ static bool set_library(struct lane *lane, const char *attribute, const char *va
     return (size_t)length >= sizeof command || upstream_send_told(lane, command, (size_t)length, PROFILE_MAY_SETINFO);
 }
 
-bool session_give_identity(struct client *client, bool whole)
+bool session_tell_identity(const struct client *client, struct lane *lane, bool whole)
 {
-    struct lane *lane = client->exclusive;
-
-    client->owes_identity = false;
     if (client->name != NULL || lane->named) {
         lane->named = client->name != NULL;
         if (!upstream_name_lane(lane, lane->named ? client->name : "")) {
@@ -85,6 +82,12 @@ bool session_give_identity(struct client *client, bool whole)
         return false;
     }
     return !whole || client->library_version == NULL || set_library(lane, "LIB-VER", client->library_version);
+}
+
+bool session_give_identity(struct client *client, bool whole)
+{
+    client->owes_identity = false;
+    return session_tell_identity(client, client->exclusive, whole);
 }
 
 static void taken(struct client *client)

@@ -27,11 +27,31 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
     return false;
 }
 
+/* Whether it was a lane with nothing on it, of a client that has subscriptions on others: it goes on with these, and
+ * takes another lane when it needs one. */
+static bool may_go_on(const struct client *client)
+{
+    const struct session *session = &client->session;
+
+    return client_is_subscriber(client) && client->state == CLIENT_OPEN && client->first == NULL &&
+           !client->streaming && !client->input_ended && resp_reply_idle(&client->exclusive->reply) &&
+           session_is_portable(client) && !session->silent && !session->silent_next && session->blocking == 0 &&
+           session->login_us == 0 && !session->deferred;
+}
+
 static void owner_broken(void *owner, const char *why)
 {
     struct client *client = owner;
 
     if (client->exclusive == NULL || client_move_subscriptions(client)) {
+        return;
+    }
+    if (client->exclusive != NULL && may_go_on(client)) {
+        client->exclusive = NULL;
+        client->session = (struct session){0};
+        stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+        (void)client_wait_is_over(client, CLIENT_WAIT_LANE);
+        client_want_flush(client);
         return;
     }
     if (client->exclusive == NULL) {
@@ -70,24 +90,6 @@ void session_leave_old_server(struct client *client)
     }
 }
 
-/* The node of the first request that has one, of what waits on the client's lane. False: none of them has. */
-static bool find_node(const struct client *client, const struct cluster_way **way)
-{
-    struct slice waiting = lane_waiting(client->exclusive);
-    struct resp_command framed = {0};
-    size_t taken;
-
-    while (waiting.length > 0 &&
-           resp_command_feed(&framed, waiting.data, waiting.length, UINT64_MAX, &taken) == RESP_DONE) {
-        if (client_cluster_find(client, (struct slice){waiting.data, taken}, way)) {
-            return true;
-        }
-        waiting = (struct slice){waiting.data + taken, waiting.length - taken};
-        framed = (struct resp_command){0};
-    }
-    return false;
-}
-
 /* All goes to one node: a client has requests on a lane of its own for one node only. If that has given only some of
  * their slots to another, the other sends on what is not for it. */
 static void owner_reroute(void *owner)
@@ -96,8 +98,8 @@ static void owner_reroute(void *owner)
     const struct cluster_ways *ways = client->service->cluster;
     const struct cluster_way *way;
 
-    if (ways == NULL || ways->is_by_key || client->streaming || !find_node(client, &way) ||
-        way == client->exclusive_way) {
+    if (ways == NULL || ways->is_by_key || client->streaming ||
+        !client_cluster_find_waiting(client, client->exclusive, &way) || way == client->exclusive_way) {
         return;
     }
     struct profile *there = client_profile_at(client, way);

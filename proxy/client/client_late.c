@@ -5,7 +5,7 @@
  * Nothing is waited for meanwhile: a turn with something late does not wait for events. A node that hangs holds
  * nobody's replies back, and a client that is not served by several nodes comes to nothing of this.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 /* Nodes that are as fast as each other have answered by then. */
 #define LATE_US ((int64_t)500)
@@ -30,6 +30,10 @@ void client_late_task(struct reactor_task *task)
 {
     struct client *client = (struct client *)(void *)((char *)task - offsetof(struct client, flush));
     struct reactor *reactor = client->service->reactor;
+
+    if (client->subscriber != NULL) {
+        client_subscriber_deliver(client);
+    }
     size_t written = buffer_length(&client->output);
     size_t length = written + client->borrowed_length;
     bool is_late = length > 0 && length <= LATE_BYTES && may_be_late(client) && !is_too_late(client);
@@ -45,4 +49,7 @@ void client_late_task(struct reactor_task *task)
     }
     client->late_us = 0;
     client_flush_task(task);
+    if (client->subscriber != NULL && client->state != CLIENT_CLOSED) {
+        client_subscriber_hold_back(client);
+    }
 }

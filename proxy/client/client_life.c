@@ -1,5 +1,5 @@
 /* How a client ends: it finishes, ends or is closed; and who it is until then. */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 
@@ -33,7 +33,7 @@ struct expected_reply *expected_reply_take(struct client_service *service, enum 
         expected = malloc(sizeof *expected);
     }
     if (expected != NULL) {
-        *expected = (struct expected_reply){.kind = kind, .database = -1};
+        *expected = (struct expected_reply){.kind = kind, .slot = CLUSTER_NOBODY, .database = -1};
     }
     return expected;
 }
@@ -65,7 +65,7 @@ void client_tell_identity(struct client *client)
 
 bool client_rename(struct client *client, struct slice name)
 {
-    bool kept = client_keep_text(&client->name, name);
+    bool kept = client_keep_text(&client->name, name) && (client->subscriber == NULL || client_subscriber_name(client));
 
     client_tell_identity(client);
     return kept;
@@ -92,6 +92,7 @@ static void abandon_requests(struct client *client)
     if (client->exclusive != NULL) {
         session_leave_lane(client);
     }
+    client_subscriber_end(client);
 }
 
 void client_finish(struct client *client)

@@ -135,6 +135,7 @@ struct client {
     bool hushes_next : 1;                    /* … SKIP: nobody gets the reply to the request at hand … */
     bool hushes_behind : 1;                  /* … nor to the one behind it */
     struct client_channels *channels;        /* the names that it has subscribed to; NULL: none */
+    struct client_subscriber *subscriber;    /* its subscriptions, where they have lanes of their own; NULL: none */
     struct client_deferred *deferred;        /* what was said in MULTI before its first key; NULL: nothing */
     struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
     /* Where replicas may be read from: */

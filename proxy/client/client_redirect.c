@@ -126,6 +126,7 @@ static bool hold(struct client *client, struct run *run, struct slice error, str
         return false;
     }
     held->run = taken;
+    held->is_subscription = client->subscriber != NULL && client_subscriber_is_asked(taken);
     run->redirected = false;
     taken->redirected = true;
     held->is_held = true;

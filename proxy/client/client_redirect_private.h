@@ -19,14 +19,15 @@ struct held {
     struct run *run; /* of this request alone; it is in the client's queue */
     struct slice request;
     struct client_keys keys;
-    char *error;       /* that it was answered by last, with CR LF */
-    bool is_held;      /* it is on no lane */
-    bool is_overtaken; /* another one with one of its keys was executed before it */
-    bool asks;         /* with ASKING, at `there` */
-    bool pauses;       /* before it is sent */
-    bool is_doubtful;  /* the error may be a script's: `asked` is to be asked … */
-    bool is_refuted;   /* … and has not said so; or no other node can do it: the error is the reply */
-    bool was_asked;    /* with ASKING, as the request was */
+    char *error;          /* that it was answered by last, with CR LF */
+    bool is_held;         /* it is on no lane */
+    bool is_subscription; /* it goes over a lane of the client's subscriptions */
+    bool is_overtaken;    /* another one with one of its keys was executed before it */
+    bool asks;            /* with ASKING, at `there` */
+    bool pauses;          /* before it is sent */
+    bool is_doubtful;     /* the error may be a script's: `asked` is to be asked … */
+    bool is_refuted;      /* … and has not said so; or no other node can do it: the error is the reply */
+    bool was_asked;       /* with ASKING, as the request was */
     const struct cluster_way *asked;
     struct run *question; /* under way; NULL: none is */
     uint32_t redirects;

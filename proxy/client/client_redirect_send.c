@@ -182,10 +182,11 @@ static void send_again(struct client *client, struct held *held)
         return;
     }
     const struct cluster_way *way = destination_of(client, held);
-    struct lane *lane = client->exclusive == NULL ? client_reads_again_at(client, way, held->request) : NULL;
+    bool may_be_read = client->exclusive == NULL && !held->is_subscription;
+    struct lane *lane = may_be_read ? client_reads_again_at(client, way, held->request) : NULL;
     client->at_replicas = lane != NULL;
     if (lane == NULL) {
-        lane = lane_to(client, way);
+        lane = held->is_subscription ? client_subscriber_lane_to(client, way) : lane_to(client, way);
     }
     if (client->state == CLIENT_CLOSED) {
         return;

@@ -45,6 +45,9 @@ bool client_choose_lane(struct client *client, const struct session_route *route
     if (client->withheld > 0 && is_told_unasked(route)) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
+    if (route->subscribes) {
+        return client_subscriber_lane(client, route, lane);
+    }
     if (!exclusive && client->exclusive != NULL && client->first == NULL && session_is_clean(client)) {
         session_leave_lane(client);
     }
@@ -149,6 +152,9 @@ static enum client_outcome carry_out(struct client *client, struct session_route
     bool barrier = route->barrier || settles_identity(client, route);
     if (!client_forward(client, lane, request, route)) {
         return CLIENT_TAKEN;
+    }
+    if (route->subscribes) {
+        client_subscriber_sent(client, lane);
     }
     if (route->way != NULL) {
         client_elsewhere_sent(client);

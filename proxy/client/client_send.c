@@ -137,7 +137,7 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
     bool sent;
 
     if (client->service->cluster != NULL && !client->service->cluster->is_by_key && route->expected != NULL &&
-        is_subscription(route->expected)) {
+        !route->subscribes && is_subscription(route->expected)) {
         client_note_channels(client, route->expected, bytes);
     }
     if (!client_tell_tracking(client, lane, route)) {

@@ -159,6 +159,11 @@ bool session_change_profile(struct client *client, struct profile *profile)
         }
         upstream_lane_speaks_for(client->exclusive, there);
     }
+    if (client->subscriber != NULL && !profile_same_credentials(before, profile) &&
+        !client_subscriber_speak_for(client)) {
+        profile_part(before);
+        return client_out_of_memory(client);
+    }
     /* There are too many to share lanes: the one that it has will do. */
     client->session.pinned = client->session.pinned || !profile->may_share;
     profile_part(before);
@@ -313,6 +318,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
         return;
     }
     client->session = (struct session){.unsure = client->session.unsure};
+    client_subscriber_end(client);
     client->gave_user = false;
     client->hushed = false;
     client->moving = CLIENT_MOVING_UNASKED;

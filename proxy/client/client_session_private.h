@@ -52,7 +52,9 @@ struct session_route {
     const struct cluster_way *way; /* in a cluster: where it goes; NULL: home */
     /* … and what is done otherwise; NULL: nothing is */
     const struct cluster_plan *plan;
-    bool splits; /* it has keys in several slots, and is taken apart */
+    bool splits;     /* it has keys in several slots, and is taken apart */
+    bool subscribes; /* it is about subscriptions that have lanes of their own, and goes over that one … */
+    struct subscriber_lane *subscriber_lane; /* … NULL: one is opened at `way` */
     struct expected_reply *expected;
     char text[256];
 };
@@ -203,7 +205,9 @@ bool session_may_take_home_lane(const struct client *client);
 bool session_take_lane(struct client *client, const struct session_route *route);
 /* The same for AUTH: one that was told nothing yet, as Redis refuses the client's credentials to those who come. */
 bool session_take_bare_lane(struct client *client);
-/* Tells the exclusive lane the client's name, and its library if whole. False when memory is short. */
+/* Tells a lane the client's name, and its library if whole. False when memory is short. */
+bool session_tell_identity(const struct client *client, struct lane *lane, bool whole);
+/* The same of its exclusive lane. */
 bool session_give_identity(struct client *client, bool whole);
 /* Says something on a lane that changes nothing, so that WAIT behind it speaks of all that was done before. False when
  * memory is short. */

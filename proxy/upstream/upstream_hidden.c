@@ -4,9 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A push that comes between is its owner's, who has had its bytes. */
+static bool is_push(const struct lane *lane, const struct resp_reply *reply)
+{
+    if (reply->type == '>' && lane->owner != NULL) {
+        (void)lane->owner_events->frame(lane->owner, reply);
+    }
+    return reply->type == '>';
+}
+
 static bool hidden_reply(struct run *run, const struct resp_reply *reply)
 {
-    if (reply->type == '>') {
+    if (is_push(run->lane, reply)) {
         return false;
     }
     if (reply->type == '-') {
@@ -74,7 +83,7 @@ static bool told_reply(struct run *run, const struct resp_reply *reply)
 {
     const enum profile_right *right = run->expected;
 
-    if (reply->type == '>') {
+    if (is_push(run->lane, reply)) {
         return false;
     }
     profile_learn_right(lane_profile(run->lane), *right, reply);

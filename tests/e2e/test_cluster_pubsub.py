@@ -105,7 +105,6 @@ def test_a_node_that_is_killed_by_its_operator_again_and_again(cluster, make_hea
 def test_who_has_more_than_subscriptions_is_closed(cluster, make_headgate):
     headgate = make_headgate(cluster.url(), pool="session")
     client = headgate.connect()
-    assert client("HELLO", 3) is not None
     assert client("WATCH", "key") == OK
     client.request("SUBSCRIBE", "news")
     assert client.read()[0] == b"subscribe"

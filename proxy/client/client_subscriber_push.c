@@ -1,0 +1,114 @@
+/*
+ * What goes out to the client between its replies.
+ *
+ * A push is kept until it is whole, and goes out when the client has got all of a reply, or nothing of it. The client
+ * has nothing under way on the lanes of its subscriptions but requests about these, and then nothing else; so what they
+ * answer goes out in the order of the client's requests as any reply does, and no message comes before the confirmation
+ * of its channel.
+ */
+#include "client/client_subscriber_private.h"
+
+#include "base/log.h"
+
+/* ---- what is kept of pushes ---- */
+
+/* Redis keeps the rest. A lane that owes an answer is read, or what waits behind that answer would never go out. */
+void client_subscriber_hold_back(struct client *client)
+{
+    const struct client_subscriber *subscriber = client->subscriber;
+    bool is_much = buffer_length(&subscriber->waiting) > CLIENT_PUSHES_MARK;
+    const struct subscriber_lane *at;
+
+    LIST_FOREACH(at, &subscriber->lanes, of_subscriber)
+    {
+        bool paused = client->output_congested || (is_much && at->lane->first == NULL);
+        if (at->lane->paused != paused) {
+            lane_pause(at->lane, paused);
+        }
+    }
+}
+
+/* Whether that and what there is for the client already is more than it may leave unread. Then it was closed. */
+static bool is_too_much(struct client *client)
+{
+    uint64_t limit = client->service->settings.output_limit;
+    uint64_t held = buffer_length(&client->output) + client_subscriber_kept(client);
+
+    if (limit == 0 || held <= limit) {
+        return false;
+    }
+    client_log(client, LOG_LEVEL_WARNING,
+               "closing client %s: %llu bytes of messages wait for it, more than client_output_limit",
+               client->address_text, (unsigned long long)held);
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
+    client_close(client, "past client_output_limit");
+    return true;
+}
+
+void client_subscriber_gather(struct subscriber_lane *at, const char *data, size_t length)
+{
+    struct client *client = at->subscriber->client;
+
+    if (!buffer_append(&client->service->reactor->buffers, &at->frame, data, length)) {
+        (void)client_out_of_memory(client);
+    } else {
+        (void)is_too_much(client);
+    }
+}
+
+/* ---- between replies ---- */
+
+/* Whether a confirmation waits for its turn: behind a request that was sent to another node. */
+static bool has_unconfirmed(const struct client *client)
+{
+    const struct run *run = client->redirects != NULL && client->first != NULL ? client->first->client_next : NULL;
+
+    while (run != NULL && !(run->receiver == &client_subscriber_receiver && buffer_length(&run->text) > 0)) {
+        run = run->client_next;
+    }
+    return run != NULL;
+}
+
+/* Whether nothing of a reply, or of a push of the client's own lane, has gone out of which the rest is to come. */
+static bool is_between_replies(const struct client *client)
+{
+    const struct run *run = client->first;
+    const struct lane *lane = run != NULL ? run->lane : NULL;
+
+    if (client_is_within_push(client)) {
+        return false;
+    }
+    return lane == NULL || lane->first != run || resp_reply_idle(&lane->reply) || lane->swallows ||
+           lane->reply.type == '>';
+}
+
+void client_subscriber_push(struct client_subscriber *subscriber, struct slice push)
+{
+    struct client *client = subscriber->client;
+    struct buffer *waiting = &subscriber->waiting;
+
+    if (client->exclusive != NULL && client->exclusive->raw) {
+        /* It is a replica by now: what it gets is no RESP. */
+        return;
+    }
+    if (buffer_length(waiting) == 0 && is_between_replies(client) && !has_unconfirmed(client)) {
+        client_output(client, push.data, push.length, false);
+    } else if (!buffer_append(&client->service->reactor->buffers, waiting, push.data, push.length)) {
+        (void)client_out_of_memory(client);
+    } else if (!is_too_much(client)) {
+        client_subscriber_hold_back(client);
+    }
+}
+
+void client_subscriber_deliver(struct client *client)
+{
+    struct buffer *waiting = &client->subscriber->waiting;
+
+    if (buffer_length(waiting) == 0 || client->state == CLIENT_CLOSED || !is_between_replies(client) ||
+        has_unconfirmed(client)) {
+        return;
+    }
+    client_output(client, buffer_head(waiting), buffer_length(waiting), false);
+    buffer_clear(&client->service->reactor->buffers, waiting);
+    client_subscriber_hold_back(client);
+}
