@@ -34,8 +34,6 @@ void client_subscriber_route(struct client *client, const struct command *comman
 bool client_subscriber_lane(struct client *client, const struct session_route *route, struct lane **lane);
 /* The request was sent over it, as the client's last run. */
 void client_subscriber_sent(struct client *client, struct lane *lane);
-/* Whether the run is of such a request. */
-bool client_subscriber_is_asked(const struct run *run);
 /* The lane to another node, for one that was sent there. NULL: memory was short, and the client was closed. */
 struct lane *client_subscriber_lane_to(struct client *client, const struct cluster_way *way);
 /* With client->subscriber: has pushes that wait go out, if nothing of a reply has gone out of which the rest is to come

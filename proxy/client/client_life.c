@@ -33,7 +33,7 @@ struct expected_reply *expected_reply_take(struct client_service *service, enum 
         expected = malloc(sizeof *expected);
     }
     if (expected != NULL) {
-        *expected = (struct expected_reply){.kind = kind, .slot = CLUSTER_NOBODY, .database = -1};
+        *expected = (struct expected_reply){.kind = kind, .database = -1};
     }
     return expected;
 }

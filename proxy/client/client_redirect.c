@@ -14,6 +14,7 @@
  * Redis' error.
  */
 #include "client/client_redirect_private.h"
+#include "client/client_subscriber_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,7 @@ static bool hold(struct client *client, struct run *run, struct slice error, str
         return false;
     }
     held->run = taken;
-    held->is_subscription = client->subscriber != NULL && client_subscriber_is_asked(taken);
+    held->is_subscription = taken->receiver == &client_subscriber_receiver;
     run->redirected = false;
     taken->redirected = true;
     held->is_held = true;

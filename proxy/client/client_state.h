@@ -74,7 +74,7 @@ struct expected_reply {
     uint32_t confirmations;   /* of (un)subscribing: how many are to come; 0: one for each subscription there is */
     bool started;             /* of (un)subscribing without arguments: the number is known now */
     bool has_others;          /* of the same: … and that of others, which is added to their counts, … */
-    int32_t slot;             /* … the slot of shard channels; CLUSTER_NOBODY: of all */
+    bool is_of_all;           /* … without arguments */
     int64_t others;           /* … */
     int64_t database;         /* -1: unchanged */
     int64_t pause_ms;         /* of CLIENT PAUSE; 0: UNPAUSE */

@@ -3,7 +3,7 @@
  * requests leave that lane to them, and go wherever their keys are.
  *
  * They wait until all else of the client is answered, and all else waits for them: so their confirmations, which are
- * pushes, come in its order. Those for one lane may follow each other.
+ * pushes, come in its order. Those about channels and patterns may follow each other.
  */
 #include "client/client_subscriber_private.h"
 
@@ -69,11 +69,11 @@ static bool find_lane_for_shards(struct client *client, const struct command *co
         return false;
     }
     if (!keys.has_key) {
+        expected->is_of_all = is_end;
         *at = is_end ? next_with_shards(subscriber, NULL) : NULL;
         *at = *at != NULL ? *at : client_subscriber_general(subscriber);
         return true;
     }
-    expected->slot = keys.slot;
     *at = is_end ? lane_of_shard(subscriber, first_name(frame)) : NULL;
     if (*at != NULL) {
         return true;
@@ -88,11 +88,28 @@ static bool find_lane_for_shards(struct client *client, const struct command *co
     return true;
 }
 
-/* Whether it may follow what is under way. */
-static bool may_follow(const struct client *client, const struct subscriber_lane *at)
+static bool is_marked(const struct client_subscriber *subscriber)
 {
-    return client->subscriber->lost == 0 && client->redirects == NULL &&
-           (client->sent_runs == 0 || (at != NULL && client->lane_in_use == at->lane));
+    const struct subscriber_lane *at = LIST_FIRST(&subscriber->lanes);
+
+    while (at != NULL && !at->is_marked) {
+        at = LIST_NEXT(at, of_subscriber);
+    }
+    return at != NULL;
+}
+
+/* Whether it may follow what is under way. */
+static bool may_follow(const struct client *client, const struct subscriber_lane *at,
+                       const struct expected_reply *expected)
+{
+    /* Those about shard channels may be sent elsewhere, or be of several lanes, or about what a node is just dropping:
+     * of these there is one at a time. */
+    bool is_behind = at != NULL && client->lane_in_use == at->lane && expected->channel_kind != 's';
+
+    bool is_clear = expected->channel_kind != 's' || !is_marked(client->subscriber);
+
+    return client->subscriber->lost == 0 && client->redirects == NULL && is_clear &&
+           (client->sent_runs == 0 || is_behind);
 }
 
 void client_subscriber_route(struct client *client, const struct command *command, const struct request *request,
@@ -113,12 +130,13 @@ void client_subscriber_route(struct client *client, const struct command *comman
     } else if (!find_lane_for_shards(client, command, request->sent, route, &at)) {
         return;
     }
-    if (!may_follow(client, at)) {
+    if (!may_follow(client, at, route->expected)) {
         session_drop_route(client, route);
         route->answer = SESSION_LATER;
         return;
     }
     route->exclusive = false;
+    route->barrier = route->expected->channel_kind == 's';
     route->subscribes = true;
     route->way = at != NULL ? at->way : route->way;
     route->subscriber_lane = at;
@@ -169,7 +187,7 @@ static bool send_further(struct client *client, struct subscriber_lane *at)
         return false;
     }
     expected->channel_kind = 's';
-    expected->slot = CLUSTER_NOBODY;
+    expected->is_of_all = true;
     run->receiver = &client_subscriber_receiver;
     run->owner = client;
     run->requests = 1;
@@ -182,7 +200,7 @@ static bool send_further(struct client *client, struct subscriber_lane *at)
     client->sent_runs++;
     client->lane_in_use = at->lane;
     client_queue_run(client, run);
-    return true;
+    return client_subscriber_mark(at);
 }
 
 /* Channels that are to be confirmed behind those of the run before are none of the others of that one: each count is of
@@ -222,8 +240,10 @@ void client_subscriber_sent(struct client *client, struct lane *lane)
     struct subscriber_lane *at = client_subscriber_find(client->subscriber, lane);
 
     run->receiver = &client_subscriber_receiver;
-    bool is_all = expected->kind == EXPECT_UNSUBSCRIBE && expected->channel_kind == 's' && expected->confirmations == 0;
-    if (is_all && at != NULL && at->shards > 0) {
+    bool is_end = expected->kind == EXPECT_UNSUBSCRIBE && expected->channel_kind == 's';
+    if (is_end && at != NULL && !client_subscriber_mark(at)) {
+        (void)client_out_of_memory(client);
+    } else if (is_end && expected->is_of_all && at != NULL && at->shards > 0) {
         (void)end_all(client, at);
     }
 }

@@ -37,21 +37,18 @@ struct subscriber_lane *client_subscriber_at(const struct client_subscriber *sub
     return at;
 }
 
-/* That of what there is already; else one that works. */
+/* Always the same one, if that can be: another node might tell again what was heard at the one before. */
 struct subscriber_lane *client_subscriber_general(const struct client_subscriber *subscriber)
 {
-    struct subscriber_lane *ready = NULL, *at;
+    struct subscriber_lane *at;
 
     LIST_FOREACH(at, &subscriber->lanes, of_subscriber)
     {
         if (at->channels + at->patterns > 0) {
             return at;
         }
-        if (at->lane->state == LANE_READY && at->lane->retired_us == 0) {
-            ready = at;
-        }
     }
-    return ready != NULL ? ready : client_subscriber_at(subscriber, NULL);
+    return client_subscriber_at(subscriber, NULL);
 }
 
 void client_subscriber_drop(struct subscriber_lane *at, bool clean)

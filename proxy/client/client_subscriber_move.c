@@ -245,11 +245,22 @@ static void restore(struct client_subscriber *subscriber)
     ask_for_all(subscriber);
 }
 
+static void tend(struct client_subscriber *subscriber)
+{
+    if (subscriber->client->redirects == NULL) {
+        client_subscriber_tidy(subscriber);
+        restore(subscriber);
+    } else {
+        /* One of its requests may be about subscriptions. */
+        look_later(subscriber);
+    }
+}
+
 void client_subscriber_on_timer(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
     (void)what;
-    restore(context);
+    tend(context);
 }
 
 void client_subscriber_tend_task(struct reactor_task *task)
@@ -257,9 +268,8 @@ void client_subscriber_tend_task(struct reactor_task *task)
     struct client_subscriber *subscriber =
         (struct client_subscriber *)(void *)((char *)task - offsetof(struct client_subscriber, task));
 
-    client_subscriber_tidy(subscriber);
-    /* Between two tries it waits for the timer. */
-    if (!evtimer_pending(&subscriber->timer, NULL)) {
-        restore(subscriber);
+    if (subscriber->lost == 0 || !evtimer_pending(&subscriber->timer, NULL)) {
+        tend(subscriber);
     }
+    /* Else it is between two tries. */
 }

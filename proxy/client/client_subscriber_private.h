@@ -4,6 +4,7 @@
  *   client_subscriber_lane.c    the lanes: which there are, and how they are let go of
  *   client_subscriber_open.c    … and how one is got
  *   client_subscriber_push.c    what goes out to the client between its replies
+ *   client_subscriber_mark.c    where the answer to SUNSUBSCRIBE ends
  *   client_subscriber_move.c    what no lane has any more is asked for at another node
  *   client_subscriber.c         requests about subscriptions: over which lane
  *   client_subscriber_reply.c   what the lanes say
@@ -15,8 +16,8 @@
 
 #include "client/client_moves_private.h"
 
-/* Pushes are kept whole until the client can have them between two replies. More than this of them, and the lanes that
- * owe no answer are not read. Bytes. */
+/* Pushes are kept whole until the client can have them between two replies. More than this of them, and the lanes are
+ * not read. Bytes. */
 #define CLIENT_PUSHES_MARK ((size_t)256 * 1024)
 
 /* Of no lane. */
@@ -30,6 +31,7 @@ struct subscriber_lane {
     struct lane *lane;             /* NULL: it was let go of, and is freed at the end of the turn */
     const struct cluster_way *way; /* where it is; NULL: home */
     uint16_t number;               /* among the client's: low, and another's after this one has gone */
+    bool is_marked;                /* more of what SUNSUBSCRIBE is answered by may come */
     struct buffer frame;           /* what has come of a push */
     int64_t channels;              /* as Redis counts them there … */
     int64_t patterns;
@@ -82,6 +84,11 @@ struct subscriber_lane *client_subscriber_open(struct client_subscriber *subscri
 void client_subscriber_gather(struct subscriber_lane *at, const char *data, size_t length);
 /* A whole push for the client: between its replies. The same. */
 void client_subscriber_push(struct client_subscriber *subscriber, struct slice push);
+
+/* ---- client_subscriber_mark.c ---- */
+
+/* SUNSUBSCRIBE was sent on it: `is_marked` until all is there that Redis says to it. False when memory is short. */
+bool client_subscriber_mark(struct subscriber_lane *at);
 
 /* ---- client_subscriber_move.c ---- */
 

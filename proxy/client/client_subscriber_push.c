@@ -12,16 +12,15 @@
 
 /* ---- what is kept of pushes ---- */
 
-/* Redis keeps the rest. A lane that owes an answer is read, or what waits behind that answer would never go out. */
+/* Redis keeps the rest. */
 void client_subscriber_hold_back(struct client *client)
 {
     const struct client_subscriber *subscriber = client->subscriber;
-    bool is_much = buffer_length(&subscriber->waiting) > CLIENT_PUSHES_MARK;
+    bool paused = client->output_congested || buffer_length(&subscriber->waiting) > CLIENT_PUSHES_MARK;
     const struct subscriber_lane *at;
 
     LIST_FOREACH(at, &subscriber->lanes, of_subscriber)
     {
-        bool paused = client->output_congested || (is_much && at->lane->first == NULL);
         if (at->lane->paused != paused) {
             lane_pause(at->lane, paused);
         }
@@ -58,17 +57,6 @@ void client_subscriber_gather(struct subscriber_lane *at, const char *data, size
 
 /* ---- between replies ---- */
 
-/* Whether a confirmation waits for its turn: behind a request that was sent to another node. */
-static bool has_unconfirmed(const struct client *client)
-{
-    const struct run *run = client->redirects != NULL && client->first != NULL ? client->first->client_next : NULL;
-
-    while (run != NULL && !(run->receiver == &client_subscriber_receiver && buffer_length(&run->text) > 0)) {
-        run = run->client_next;
-    }
-    return run != NULL;
-}
-
 /* Whether nothing of a reply, or of a push of the client's own lane, has gone out of which the rest is to come. */
 static bool is_between_replies(const struct client *client)
 {
@@ -91,7 +79,7 @@ void client_subscriber_push(struct client_subscriber *subscriber, struct slice p
         /* It is a replica by now: what it gets is no RESP. */
         return;
     }
-    if (buffer_length(waiting) == 0 && is_between_replies(client) && !has_unconfirmed(client)) {
+    if (buffer_length(waiting) == 0 && is_between_replies(client)) {
         client_output(client, push.data, push.length, false);
     } else if (!buffer_append(&client->service->reactor->buffers, waiting, push.data, push.length)) {
         (void)client_out_of_memory(client);
@@ -104,8 +92,7 @@ void client_subscriber_deliver(struct client *client)
 {
     struct buffer *waiting = &client->subscriber->waiting;
 
-    if (buffer_length(waiting) == 0 || client->state == CLIENT_CLOSED || !is_between_replies(client) ||
-        has_unconfirmed(client)) {
+    if (buffer_length(waiting) == 0 || client->state == CLIENT_CLOSED || !is_between_replies(client)) {
         return;
     }
     client_output(client, buffer_head(waiting), buffer_length(waiting), false);

@@ -114,57 +114,65 @@ static void put(struct client *client, struct run *run, struct slice bytes)
 }
 
 /* What was said before it goes out before it. */
-static void put_confirmation(struct client *client, struct run *run, const struct push *push, int64_t others)
+static void put_confirmation(struct client *client, struct run *run, const struct push *push, int64_t total)
 {
     struct slice head = push->frame;
     char count[32];
 
     client_subscriber_deliver(client);
-    if (others == 0) {
+    if (total == push->count) {
         put(client, run, push->frame);
         return;
     }
     while (head.data[head.length - 1] != ':') {
         head.length--;
     }
-    int length = snprintf(count, sizeof count, "%" PRId64 "\r\n", push->count + others);
+    int length = snprintf(count, sizeof count, "%" PRId64 "\r\n", total);
     put(client, run, head);
     if (run->receiver != NULL) {
         put(client, run, (struct slice){count, (size_t)length});
     }
 }
 
-/* Whether it may be what the request has asked for: while that is under way, a node may drop channels of another slot.
- */
-static bool confirms(const struct expected_reply *expected, const struct push *push)
+/* The number that the client is told: of shard channels on all lanes. */
+static int64_t total_of(const struct subscriber_lane *at, const struct expected_reply *expected,
+                        const struct push *push)
 {
-    bool is_slot = expected->channel_kind != 's' || expected->slot == CLUSTER_NOBODY || !push->has_name ||
-                   cluster_slot_of(push->name) == expected->slot;
+    const struct client_subscriber *subscriber = at->subscriber;
 
-    return push->kind == expected->channel_kind && push->is_end == (expected->kind == EXPECT_UNSUBSCRIBE) && is_slot;
+    if (push->kind != 's') {
+        return push->count;
+    }
+    if (expected->has_others) {
+        return push->count + expected->others;
+    }
+    return subscriber->names.is_whole ? client_channel_list_count(&subscriber->names, 's')
+                                      : push->count + client_subscriber_other_shards(subscriber, at);
 }
 
-/* True: it was the last one. UNSUBSCRIBE from all is confirmed once for each, and once if there is none. */
-static bool take_confirmation(struct subscriber_lane *at, struct run *run, const struct push *push)
+static bool has_argument(struct slice request, struct slice name)
 {
-    struct client_subscriber *subscriber = at->subscriber;
-    struct expected_reply *expected = run->expected;
-    int64_t count = *count_of(at, push->kind);
+    struct resp_walk walk = resp_walk_start(request);
+    struct slice argument;
+    bool found = false;
 
-    if (!expected->started && expected->confirmations == 0) {
-        expected->confirmations = count > 1 ? (uint32_t)count : 1;
+    while (!found && resp_walk_next(&walk, &argument)) {
+        found = slice_equal(argument, name);
     }
-    expected->started = true;
-    expected->confirmations--;
-    bool is_last = expected->confirmations == 0;
-    note_count(at, push);
-    note_name(at, push);
-    bool is_of_several = push->kind == 's';
-    int64_t others = !is_of_several         ? 0
-                     : expected->has_others ? expected->others
-                                            : client_subscriber_other_shards(subscriber, at);
-    put_confirmation(subscriber->client, run, push, others);
-    return is_last;
+    return found;
+}
+
+/* Whether it is what the request has asked for: while that is under way, a node may drop other shard channels. */
+static bool confirms(const struct run *run, const struct push *push)
+{
+    const struct expected_reply *expected = run->expected;
+    bool is_end = expected->kind == EXPECT_UNSUBSCRIBE;
+
+    if (push->kind != expected->channel_kind || push->is_end != is_end) {
+        return false;
+    }
+    return push->kind != 's' || !is_end || expected->is_of_all || !push->has_name ||
+           has_argument(lane_request_at_hand(run->lane, run), push->name);
 }
 
 /* ---- what nobody has asked for ---- */
@@ -207,6 +215,64 @@ static void take_other(struct subscriber_lane *at, const struct push *push)
     }
 }
 
+/* ---- what the client has asked for ---- */
+
+/* SUNSUBSCRIBE of some: what the node drops just then looks the same as its confirmations, and the request may be sent
+ * elsewhere instead. */
+static bool is_ambiguous(const struct subscriber_lane *at, const struct expected_reply *expected)
+{
+    return expected->channel_kind == 's' && expected->kind == EXPECT_UNSUBSCRIBE && !expected->is_of_all &&
+           at->subscriber->names.is_whole;
+}
+
+/* All of its channels are gone from the node: that is confirmed as if it were by the request. */
+static void confirm_ends(struct subscriber_lane *at, struct run *run)
+{
+    struct client_subscriber *subscriber = at->subscriber;
+    struct resp_walk walk = resp_walk_start(lane_request_at_hand(run->lane, run));
+    struct push push = {.kind = 's', .is_end = true, .has_name = true};
+    char head[64], tail[32];
+
+    (void)resp_walk_skip(&walk, 1);
+    while (run->receiver != NULL && resp_walk_next(&walk, &push.name)) {
+        note_name(at, &push);
+        int head_length = snprintf(head, sizeof head, ">3\r\n$12\r\nsunsubscribe\r\n$%zu\r\n", push.name.length);
+        int tail_length =
+            snprintf(tail, sizeof tail, "\r\n:%" PRId64 "\r\n", client_channel_list_count(&subscriber->names, 's'));
+        if (!client_add_text(subscriber->client, run, head, (size_t)head_length) ||
+            !client_add_text(subscriber->client, run, push.name.data, push.name.length) ||
+            !client_add_text(subscriber->client, run, tail, (size_t)tail_length)) {
+            (void)client_out_of_memory(subscriber->client);
+        }
+    }
+}
+
+/* True: it was the last one. UNSUBSCRIBE from all is confirmed once for each, and once if there is none. */
+static bool take_confirmation(struct subscriber_lane *at, struct run *run, const struct push *push)
+{
+    struct expected_reply *expected = run->expected;
+    int64_t count = *count_of(at, push->kind);
+
+    if (!expected->started && expected->confirmations == 0) {
+        expected->confirmations = count > 1 ? (uint32_t)count : 1;
+    }
+    expected->started = true;
+    expected->confirmations--;
+    bool is_last = expected->confirmations == 0;
+    if (!is_ambiguous(at, expected)) {
+        note_count(at, push);
+        note_name(at, push);
+        put_confirmation(at->subscriber->client, run, push, total_of(at, expected, push));
+        return is_last;
+    }
+    take_drop(at, push);
+    if (is_last) {
+        client_subscriber_deliver(at->subscriber->client);
+        confirm_ends(at, run);
+    }
+    return is_last;
+}
+
 /* ---- the end of a frame ---- */
 
 static struct slice gathered(const struct subscriber_lane *at)
@@ -227,7 +293,7 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
     bool is_error = reply->type != '>';
     bool is_last = is_error;
 
-    if (!is_error && confirms(run->expected, &push)) {
+    if (!is_error && confirms(run, &push)) {
         is_last = take_confirmation(at, run, &push);
     } else if (!is_error) {
         take_other(at, &push);
@@ -267,6 +333,19 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     client_cluster_receiver.lost(run, loss, why);
 }
 
+/* What looked like confirmations was what the node has dropped; those of the other node are counted anew. */
+static bool on_redirected(struct run *run, struct slice error, struct slice request)
+{
+    struct expected_reply *expected = run->expected;
+    struct resp_walk walk = resp_walk_start(request);
+
+    if (expected->started && !expected->is_of_all && resp_walk_skip(&walk, 1)) {
+        expected->confirmations = walk.left;
+        expected->started = false;
+    }
+    return client_redirected(run, error, request);
+}
+
 const struct run_receiver client_subscriber_receiver = {
     .bytes = on_bytes,
     .reply = on_reply,
@@ -274,15 +353,10 @@ const struct run_receiver client_subscriber_receiver = {
     .measured = client_run_measured,
     .answered = on_answered,
     .lost = on_lost,
-    .redirected = client_redirected,
+    .redirected = on_redirected,
     .passed = client_passed,
     .returned = client_returned,
 };
-
-bool client_subscriber_is_asked(const struct run *run)
-{
-    return run->receiver == &client_subscriber_receiver;
-}
 
 /* ---- what was asked for again ---- */
 
@@ -364,6 +438,9 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
     if (reply->type == '>') {
         const struct push push = read_push(gathered(at), reply->integer);
         take_other(at, &push);
+        forget_frame(at);
+    } else if (resp_reply_starts(reply, "-MOVED ")) {
+        /* To a SUNSUBSCRIBE of what the node was just dropping: what it said of that was taken for the answer. */
         forget_frame(at);
     } else {
         lane_fail(at->lane, "Redis has answered what nobody has asked");

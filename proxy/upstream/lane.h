@@ -207,6 +207,9 @@ bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t re
 /* Sends bytes that belong to no run: more of a long request, or what will have no answer (CLIENT REPLY OFF). Exclusive
  * lanes only. */
 bool lane_send_silent(struct lane *lane, const char *data, size_t length);
+/* Of a lane that follows redirects: the bytes of the run's next request to be answered; none, if they were not written
+ * whole. */
+struct slice lane_request_at_hand(const struct lane *lane, const struct run *run);
 /* Gives all back of which nothing was sent, on a lane that is not READY: what a receiver does not take is lost. */
 void lane_give_back(struct lane *lane, const char *why);
 /* To be told of bytes that have no answer, not even an error if they cannot be sent: the lane then breaks. */

@@ -53,8 +53,10 @@ static struct slice take_request(struct slice *bytes)
         bytes->length > 0 && resp_command_feed(&command, bytes->data, bytes->length, UINT64_MAX, &taken) == RESP_DONE;
     struct slice request = {bytes->data, is_whole ? taken : 0};
 
-    bytes->data += request.length;
-    bytes->length -= request.length;
+    if (request.length > 0) {
+        bytes->data += request.length;
+        bytes->length -= request.length;
+    }
     return request;
 }
 

@@ -83,8 +83,6 @@ bool lane_keep_sent(struct lane *lane, size_t length);
 void lane_forget_answered(struct lane *lane);
 /* Forgets all, as its connection ends. */
 void lane_forget_sent(struct lane *lane);
-/* The bytes of the run's next request to be answered; none, if they were not written whole. */
-struct slice lane_request_at_hand(const struct lane *lane, const struct run *run);
 /* The lane ends, and gives back what was not answered, if it is one that does so: but for what was answered in part. */
 void lane_give_back_all(struct lane *lane, const char *why);
 /* The run has left the lane and is lost. */
