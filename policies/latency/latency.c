@@ -306,6 +306,11 @@ static void *latency_start(const struct policy_start *start)
 static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
                                                       &latency_counters_section, &latency_events_section, NULL};
 
+static const struct policy_twin latency_twin = {
+    .tell = {.name = "TELL", .least = 3, .most = 3, .run = latency_verb_tell},
+    .hear = {.name = "HEAR", .least = 2, .most = 2, .run = latency_verb_hear},
+};
+
 static const struct policy_observer latency_observer = {
     .tag = latency_tag,
     .measure = latency_measure,
@@ -336,4 +341,5 @@ const struct policy latency_policy = {
     .on_drain = latency_drain,
     .on_stats = latency_stats,
     .stop = latency_stop,
+    .twin = &latency_twin,
 };

@@ -28,14 +28,21 @@ static struct latency_minute **find_minute(struct latency_operation *operation, 
     return at;
 }
 
-/* Makes one minute of two, in the place of the one that waits. */
-static void join(struct latency_minute **at, struct latency_minute *minute, struct latency_lost *lost)
+/* One minute of two. NULL when memory is short. */
+static struct latency_minute *seal_both(const struct latency_minute *one, const struct latency_minute *other)
 {
     struct latency_figures figures = {0};
 
-    latency_minute_add_to(*at, &figures);
-    latency_minute_add_to(minute, &figures);
-    struct latency_minute *both = latency_minute_seal(minute->minute, &figures);
+    latency_minute_add_to(one, &figures);
+    latency_minute_add_to(other, &figures);
+    return latency_minute_seal(other->minute, &figures);
+}
+
+/* Makes one minute of two, in the place of the one that waits. */
+static void join(struct latency_minute **at, struct latency_minute *minute, struct latency_lost *lost)
+{
+    struct latency_minute *both = seal_both(*at, minute);
+
     if (both == NULL) {
         latency_lose(lost, minute->count);
     } else {
@@ -46,14 +53,29 @@ static void join(struct latency_minute **at, struct latency_minute *minute, stru
     free(minute);
 }
 
-/* Without memory the total lacks it. */
-static void add_to_total(struct latency_operation *operation, const struct latency_minute *minute)
+/* NULL when memory is short. */
+static struct latency_figures *total_of(struct latency_operation *operation)
 {
     if (operation->total == NULL) {
         operation->total = calloc(1, sizeof *operation->total);
     }
-    if (operation->total != NULL) {
-        latency_minute_add_to(minute, operation->total);
+    return operation->total;
+}
+
+/* Without memory the total lacks it. What another process is not told for want of memory, it never knows. */
+static void add_to_total(struct latency_operation *operation, const struct latency_minute *minute)
+{
+    static const struct latency_minute nothing;
+    struct latency_figures *total = total_of(operation);
+
+    if (total == NULL) {
+        return;
+    }
+    latency_minute_add_to(minute, total);
+    struct latency_minute *untold = seal_both(operation->untold != NULL ? operation->untold : &nothing, minute);
+    if (untold != NULL) {
+        free(operation->untold);
+        operation->untold = untold;
     }
 }
 
@@ -104,6 +126,32 @@ void latency_operation_forget(struct latency_operation *operation, struct latenc
     }
 }
 
+void latency_operation_hear(struct latency_operation *operation, const struct latency_figures *figures)
+{
+    struct latency_figures *total = total_of(operation);
+
+    if (total != NULL) {
+        latency_histogram_merge(&total->histogram, &figures->histogram);
+        total->errors += figures->errors;
+        total->bytes_in += figures->bytes_in;
+        total->bytes_out += figures->bytes_out;
+    }
+}
+
+bool latency_operation_told(const struct latency_operation *operation, struct latency_figures *figures)
+{
+    const struct latency_minute *untold = operation->untold;
+
+    if (operation->total == NULL || operation->total->histogram.count == 0) {
+        return false;
+    }
+    *figures = *operation->total;
+    if (untold != NULL) {
+        latency_minute_take_from(untold, figures);
+    }
+    return figures->histogram.count > 0;
+}
+
 void latency_operation_clear(struct latency_operation *operation)
 {
     latency_operation_forget(operation, NULL);
@@ -111,4 +159,5 @@ void latency_operation_clear(struct latency_operation *operation)
         free(take_first(operation));
     }
     free(operation->total);
+    free(operation->untold);
 }

@@ -90,20 +90,35 @@ static struct latency_operation_name *append(struct latency_operation_names *ope
     return fresh;
 }
 
-uint32_t latency_operation_names_add(struct latency_operation_names *operations, struct slice name)
+static uint32_t find_or_append(struct latency_operation_names *operations, struct slice safe)
 {
-    char safe[LATENCY_NAME_MAX + 1];
-    struct slice safe_name = {safe, latency_operation_safe_name(name, safe)};
     uint32_t operation;
 
-    if (latency_operation_names_find(operations, safe_name, &operation)) {
+    if (latency_operation_names_find(operations, safe, &operation)) {
         return operation;
     }
-    if (operations->count >= operations->most || append(operations, safe_name) == NULL) {
+    if (operations->count >= operations->most || append(operations, safe) == NULL) {
         operations->refused++;
         return LATENCY_OTHER;
     }
     return operations->count - 1;
+}
+
+uint32_t latency_operation_names_add(struct latency_operation_names *operations, struct slice name)
+{
+    char safe[LATENCY_NAME_MAX + 1];
+
+    return find_or_append(operations, (struct slice){safe, latency_operation_safe_name(name, safe)});
+}
+
+uint32_t latency_operation_names_add_safe(struct latency_operation_names *operations, struct slice safe)
+{
+    bool is_sound = safe.length > 0 && safe.length <= LATENCY_NAME_MAX;
+
+    for (size_t i = 0; i < safe.length && is_sound; i++) {
+        is_sound = is_safe(safe.data[i]) || safe.data[i] == '%' || safe.data[i] == '~';
+    }
+    return is_sound ? find_or_append(operations, safe) : LATENCY_OTHER;
 }
 
 struct latency_operation_names *latency_operation_names_new(uint32_t most, size_t size)

@@ -14,17 +14,15 @@ static_assert(POLICY_DURATION_BUCKETS == LATENCY_BUCKETS && POLICY_DURATION_STEP
 
 /* ---- durations ---- */
 
-static void tell(struct latency_share *share, uint32_t number, policy_durations_told *told, void *context)
+static void tell(struct latency *latency, uint32_t number, policy_durations_told *told, void *context)
 {
+    struct latency_share *share = latency->share;
     const struct latency_operation *operation = latency_share_operation(share, number);
     struct latency_figures figures;
 
     /* What is copied under the lock is looked at without it. */
     pthread_mutex_lock(&share->lock);
-    bool is_used = operation->total != NULL && operation->total->histogram.count > 0;
-    if (is_used) {
-        figures = *operation->total;
-    }
+    bool is_used = latency_twin_shows(share, operation, latency_now(latency), &figures);
     pthread_mutex_unlock(&share->lock);
     if (is_used) {
         const struct policy_durations durations = {
@@ -55,7 +53,7 @@ bool latency_tell_durations(void *instance, uint32_t *at, policy_durations_told 
     for (; *at < end; (*at)++) {
         latency_share_move(latency, *at);
         if (told != NULL) {
-            tell(latency->share, *at, told, context);
+            tell(latency, *at, told, context);
         }
     }
     return end < count;

@@ -11,6 +11,8 @@
 
 /* How long a snapshot serves those who ask. µs. */
 #define SNAPSHOT_US ((int64_t)500000)
+/* … unless another process has been taken over from within this time. */
+#define AFTERMATH_US ((int64_t)2000000)
 /* Clients that a worker looks at in one loop iteration, and in all for one snapshot. */
 #define CLIENTS_PER_TURN 2048
 #define CLIENTS_PER_WORKER ((size_t)20000)
@@ -476,6 +478,16 @@ static void on_main(struct message *message)
     }
 }
 
+/* The process before this one may still answer who has asked it, and that may be newer than what somebody else was told
+ * here a moment ago. */
+static bool is_new_enough(const struct http *http)
+{
+    int64_t now_us = clock_now_us();
+    bool is_alone = http->unheld_us == 0 || now_us - http->unheld_us >= AFTERMATH_US;
+
+    return is_alone && http->snapshot != NULL && now_us - http->snapshot->at_us < SNAPSHOT_US;
+}
+
 void http_snapshot_want(struct http *http, struct evhttp_request *request, enum http_form form)
 {
     struct http_waiting *waiting = calloc(1, sizeof *waiting);
@@ -486,13 +498,21 @@ void http_snapshot_want(struct http *http, struct evhttp_request *request, enum 
     }
     waiting->request = request;
     waiting->form = form;
-    bool is_new = http->snapshot != NULL && clock_now_us() - http->snapshot->at_us < SNAPSHOT_US;
-    if (is_new && serves(http->snapshot, form)) {
+    if (is_new_enough(http) && serves(http->snapshot, form)) {
         http_reply_waiting(http, waiting, http->snapshot);
         return;
     }
     STAILQ_INSERT_TAIL(&http->waiting, waiting, next);
-    if (http->gathering == NULL) {
+    if (http->gathering == NULL && !http->is_held) {
+        start(http);
+    }
+}
+
+void http_hold(struct http *http, bool holds)
+{
+    http->is_held = holds;
+    http->unheld_us = clock_now_us();
+    if (!holds && http->gathering == NULL && !STAILQ_EMPTY(&http->waiting)) {
         start(http);
     }
 }

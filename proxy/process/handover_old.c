@@ -109,6 +109,7 @@ void handover_release(struct handover *handover)
     handover->is_guard = false;
     if (handover->has_guard) {
         handover->has_guard = false;
+        handover_share_outlive(&handover->share);
         (void)handover_line_send(&handover->predecessor, HANDOVER_RELEASE, (struct slice){"", 0}, -1);
     }
 }
@@ -134,7 +135,7 @@ static void take_ready(struct handover *handover, struct slice taken)
         handover_abandon(handover, "out of memory");
         return;
     }
-    handover_share_count(&handover->share);
+    handover_share_begin_counting(&handover->share);
 }
 
 /* The sockets that the new process listens on are left to it; those that it does not have are closed in the usual way.
@@ -168,8 +169,7 @@ static void take_serving(struct handover *handover, struct slice how)
     leave_ports(handover);
     supervisor_hand_over(handover->supervisor, handover->child);
     (void)handover_line_send(&handover->successor, "MAIN", (struct slice){"", 0}, -1);
-    handover->share.has_successor = true;
-    handover_share_begin(&handover->share);
+    handover_share_begin_successor(&handover->share);
     handover->host.given(handover->host.context, handover->is_guard);
     tell(handover, NULL);
 }
@@ -196,7 +196,9 @@ static void on_said(void *context, const struct handover_message *message)
     if (message->fd >= 0) {
         close(message->fd);
     }
-    if (slice_is(message->word, "READY")) {
+    if (slice_is(message->word, HANDOVER_COUNTS)) {
+        handover->share.successor_counts = true;
+    } else if (slice_is(message->word, "READY")) {
         take_ready(handover, message->body);
     } else if (slice_is(message->word, "SERVING")) {
         take_serving(handover, message->body);
@@ -270,8 +272,7 @@ static void look_for_end(struct handover *handover)
 
 static void lose_successor(struct handover *handover)
 {
-    handover->share.has_successor = false;
-    handover->share.is_told = false;
+    handover_share_lose_successor(&handover->share);
     servers_lose_successor(handover->servers);
     handover_line_close(&handover->successor);
     handover->ending_us = clock_now_us() + SERVING_ENDING_US;
@@ -373,6 +374,7 @@ static void offer(struct handover *handover)
     if (handover->has_guard) {
         (void)handover_line_send(&handover->successor, HANDOVER_GUARDED, (struct slice){"", 0}, -1);
     }
+    (void)handover_line_send(&handover->successor, HANDOVER_COUNTS, (struct slice){"", 0}, -1);
     LIST_FOREACH(port, handover->ports, of_source)
     {
         offer_port(handover, port);

@@ -21,6 +21,8 @@
 #define REST_US 5000
 /* How often it is looked whether a worker has answered, by who has nothing else to do. */
 #define WAIT_MS 10
+/* How long is waited for TOLD, at most. */
+#define CATCHING_UP_US 3000000
 /* How long is waited for policies to hear what another process has said, at most. */
 #define HEARING_US 5000000
 
@@ -86,6 +88,35 @@ static void send_errand(struct handover_errand *errand, const struct policy_verb
 
 static void go_on(struct handover_errand *errand);
 static bool begin_all(struct handover_share *share, void (*told_all)(void *context));
+static bool begin_round(struct handover_share *share, bool is_all);
+
+static void look_whether_caught_up(struct handover_share *share)
+{
+    bool is_alone = !handover_line_is_open(share->predecessor);
+    bool is_over = (share->has_caught_up && share->has_told) || is_alone || clock_now_us() >= share->patience_until_us;
+
+    if (share->is_catching_up && is_over) {
+        share->is_catching_up = false;
+        share->caught_up(share->caught_up_context);
+    }
+}
+
+/* A round is over: one that the successor has been waiting for, perhaps. */
+static void note_round(struct handover_share *share)
+{
+    share->has_told = true;
+    look_whether_caught_up(share);
+    if (share->rounds_to_told == 0) {
+        return;
+    }
+    share->rounds_to_told--;
+    if (share->rounds_to_told > 0) {
+        (void)begin_round(share, false);
+        return;
+    }
+    handover_share_count(share);
+    (void)handover_line_send(share->successor, "TOLD", (struct slice){"", 0}, -1);
+}
 
 static void end_round(struct handover_errand *errand)
 {
@@ -106,6 +137,8 @@ static void end_round(struct handover_errand *errand)
     }
     if (awaited != NULL && share->is_open) {
         (void)begin_all(share, awaited);
+    } else if (share->is_open) {
+        note_round(share);
     }
 }
 
@@ -282,44 +315,6 @@ bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void
 
 /* ---- counters ---- */
 
-static size_t counter_count(const struct chain_roster *policies)
-{
-    size_t count = STATS_COUNT;
-
-    for (size_t i = 0; i < policies->count; i++) {
-        count += policies->list[i]->counter_count;
-    }
-    return count;
-}
-
-static void write_counter(FILE *out, const char *name, enum stats_kind kind, uint64_t value, uint64_t *told)
-{
-    if (kind == STATS_COUNTER && value > *told) {
-        fprintf(out, "%s %" PRIu64 "\n", name, value - *told);
-        *told = value;
-    }
-}
-
-static void write_counters(const struct handover_share *share, size_t server, FILE *out)
-{
-    const struct servers *servers = share->servers;
-    const struct chain_roster *policies = &servers->list[server].worker_pool.policies;
-    uint64_t *told = share->told[server];
-
-    fprintf(out, "%s\n", servers->list[server].name);
-    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
-        write_counter(out, stats_describe(id)->name, stats_describe(id)->kind,
-                      servers_stat(servers, server, server + 1, id), told++);
-    }
-    for (size_t i = 0; i < policies->count; i++) {
-        for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
-            const struct policy_counter *counter = &policies->list[i]->counters[n];
-            write_counter(out, counter->name, counter->kind, servers_policy_counter(servers, server, server + 1, i, n),
-                          told++);
-        }
-    }
-}
-
 static void tell_clients(const struct handover_share *share)
 {
     char number[24];
@@ -331,18 +326,14 @@ static void tell_clients(const struct handover_share *share)
 
 void handover_share_count(struct handover_share *share)
 {
-    for (size_t i = 0; i < share->servers->count; i++) {
-        struct text_stream body;
-        if (!text_open(&body)) {
-            return;
-        }
-        write_counters(share, i, body.out);
-        if (text_close(&body)) {
-            (void)handover_line_send(share->successor, "COUNTED", (struct slice){body.bytes, body.length}, -1);
-        }
-        text_free(&body);
+    if (share->counts_to_successor) {
+        handover_counts_tell(&share->counts, share->successor, share->counts.told);
+        tell_clients(share);
     }
-    tell_clients(share);
+    if (share->predecessor_counts) {
+        handover_counts_tell(&share->counts, share->predecessor, share->counts.told_back);
+    }
+    handover_counts_bound(&share->counts, share->counts_to_successor, share->predecessor_counts);
 }
 
 bool handover_share_is_busy(const struct handover_share *share)
@@ -378,72 +369,29 @@ void handover_share_say_all(struct handover_share *share, int patience_ms)
     handover_line_flush(share->successor, patience_ms);
 }
 
+void handover_share_lose_successor(struct handover_share *share)
+{
+    share->has_successor = false;
+    share->is_told = false;
+    share->counts_to_successor = false;
+    share->rounds_to_told = 0;
+    handover_counts_bound(&share->counts, share->counts_to_successor, share->predecessor_counts);
+}
+
 void handover_share_forget(struct handover_share *share)
 {
     share->told_all = NULL;
     share->awaited = NULL;
-    share->has_successor = false;
-    share->is_told = false;
-    for (size_t i = 0; i < share->servers->count; i++) {
-        memset(share->told[i], 0, counter_count(&share->servers->list[i].worker_pool.policies) * sizeof(uint64_t));
-    }
+    share->successor_counts = false;
+    handover_share_lose_successor(share);
+    handover_counts_forget(&share->counts);
 }
 
 /* ---- hearing ---- */
 
-/* The next line of the text, which is taken off it. False: there is none. */
-static bool take_line(struct slice *text, struct slice *line)
-{
-    const char *end = text->length > 0 ? memchr(text->data, '\n', text->length) : NULL;
-
-    if (end == NULL) {
-        return false;
-    }
-    *line = (struct slice){text->data, (size_t)(end - text->data)};
-    *text = (struct slice){end + 1, text->length - line->length - 1};
-    return true;
-}
-
-/* False: it is none. */
-static bool read_number(struct slice text, uint64_t *number)
-{
-    *number = 0;
-    for (size_t i = 0; i < text.length; i++) {
-        if (text.data[i] < '0' || text.data[i] > '9' || i == 18) {
-            return false;
-        }
-        *number = *number * 10 + (uint64_t)(text.data[i] - '0');
-    }
-    return text.length > 0;
-}
-
-/* The server that the text begins with; NULL: it is gone. */
-static struct server *take_server(const struct handover_share *share, struct slice *text)
-{
-    struct slice name;
-
-    return take_line(text, &name) ? (struct server *)(uintptr_t)servers_find(share->servers, name) : NULL;
-}
-
-/* Counters that this version does not have are passed over. */
-static void hear_counted(const struct handover_share *share, struct slice text)
-{
-    struct server *server = take_server(share, &text);
-    struct slice line;
-
-    while (server != NULL && take_line(&text, &line)) {
-        const char *blank = memchr(line.data, ' ', line.length);
-        size_t length = blank != NULL ? (size_t)(blank - line.data) : line.length;
-        uint64_t amount;
-        if (blank != NULL && read_number((struct slice){blank + 1, line.length - length - 1}, &amount)) {
-            (void)servers_add_earlier(server, (struct slice){line.data, length}, amount);
-        }
-    }
-}
-
 static void hear_clients(struct handover_share *share, struct slice text)
 {
-    if (read_number(text, &share->before)) {
+    if (handover_read_number(text, &share->before)) {
         for (size_t i = 0; i < share->servers->count; i++) {
             stats_set(&share->servers->list[i].stats, STATS_PREDECESSOR_CLIENTS, share->before);
         }
@@ -491,10 +439,10 @@ static void tell_policy(struct handover_share *share, size_t server, size_t poli
 
 static bool hear_policy(struct handover_share *share, struct slice text)
 {
-    const struct server *server = take_server(share, &text);
+    const struct server *server = handover_take_server(share->servers, &text);
     struct slice name;
 
-    if (server == NULL || !take_line(&text, &name)) {
+    if (server == NULL || !handover_take_line(&text, &name)) {
         return false;
     }
     for (size_t i = 0; i < roster_size(share); i++) {
@@ -515,8 +463,12 @@ bool handover_share_hear(struct handover_share *share, const struct handover_mes
             (void)handover_line_send(is_predecessor ? share->successor : share->predecessor, "POLICY", message->body,
                                      -1);
         }
-    } else if (is_predecessor && slice_is(message->word, "COUNTED")) {
-        hear_counted(share, message->body);
+    } else if (slice_is(message->word, "COUNTED")) {
+        handover_counts_hear(&share->counts, message->body,
+                             is_predecessor ? share->counts.told_back : share->counts.told);
+    } else if (is_predecessor && slice_is(message->word, "TOLD")) {
+        share->has_caught_up = true;
+        look_whether_caught_up(share);
     } else if (is_predecessor && slice_is(message->word, "CLIENTS")) {
         hear_clients(share, message->body);
     } else if (!share->has_warned) {
@@ -559,13 +511,14 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
         hear_clients(share, slice_of("0"));
         return;
     }
+    look_whether_caught_up(share);
     if (!handover_line_is_open(share->predecessor)) {
         hear_clients(share, slice_of("0"));
     }
     if (!share->is_asking && clock_now_us() >= share->rested_us) {
         (void)begin_round(share, false);
     }
-    if (share->has_successor && ++share->rounds % COUNT_ROUNDS == 0) {
+    if (++share->rounds % COUNT_ROUNDS == 0) {
         handover_share_count(share);
     }
 }
@@ -583,19 +536,43 @@ void handover_share_begin(struct handover_share *share)
     }
 }
 
+void handover_share_begin_counting(struct handover_share *share)
+{
+    share->counts_to_successor = true;
+    handover_share_count(share);
+}
+
+void handover_share_begin_successor(struct handover_share *share)
+{
+    share->has_successor = true;
+    handover_share_count(share);
+    /* What is being asked may have been said before. */
+    share->rounds_to_told = share->successor_counts ? 1 + share->is_asking : 0;
+    handover_share_begin(share);
+}
+
+void handover_share_catch_up(struct handover_share *share, void (*caught_up)(void *context), void *context)
+{
+    share->caught_up = caught_up;
+    share->caught_up_context = context;
+    share->is_catching_up = true;
+    share->patience_until_us = clock_now_us() + CATCHING_UP_US;
+}
+
+void handover_share_outlive(struct handover_share *share)
+{
+    if (share->is_open && share->predecessor_counts) {
+        share->predecessor_counts = false;
+        handover_counts_bound(&share->counts, share->counts_to_successor, false);
+    }
+}
+
 bool handover_share_open(struct handover_share *share, struct reactor *reactor, struct servers *servers,
                          struct handover_line *predecessor, struct handover_line *successor)
 {
-    size_t counters = counter_count(&servers->list[0].worker_pool.policies);
-
     *share = (struct handover_share){
         .reactor = reactor, .servers = servers, .predecessor = predecessor, .successor = successor};
-    share->told = calloc(servers->count, sizeof share->told[0]);
-    bool has_memory = share->told != NULL;
-    for (size_t i = 0; has_memory && i < servers->count; i++) {
-        share->told[i] = calloc(counters, sizeof share->told[0][0]);
-        has_memory = share->told[i] != NULL;
-    }
+    bool has_memory = handover_counts_open(&share->counts, servers);
     event_assign(&share->rest, reactor->base, -1, 0, go_on_later, share);
     event_assign(&share->timer, reactor->base, -1, EV_PERSIST, on_timer, share);
     share->is_open = true;
@@ -623,8 +600,5 @@ void handover_share_close(struct handover_share *share)
         mailbox_run(&share->mailbox);
         mailbox_close(&share->mailbox);
     }
-    for (size_t i = 0; share->told != NULL && i < share->servers->count; i++) {
-        free(share->told[i]);
-    }
-    free(share->told);
+    handover_counts_close(&share->counts);
 }

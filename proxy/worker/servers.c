@@ -315,7 +315,42 @@ uint64_t servers_policy_counter(const struct servers *servers, size_t first, siz
     return sum;
 }
 
-static bool add_earlier_of_policy(struct server *server, struct slice counter, uint64_t amount)
+static uint64_t bound_of(const struct server *server, size_t place, uint64_t value)
+{
+    for (size_t i = 0; i < SERVER_NEIGHBOURS; i++) {
+        if (server->known[i] != NULL && server->known[i][place] < value) {
+            value = server->known[i][place];
+        }
+    }
+    return value;
+}
+
+uint64_t servers_stat_shown(const struct servers *servers, size_t server, enum stats_id id)
+{
+    uint64_t value = servers_stat(servers, server, server + 1, id);
+
+    return stats_describe(id)->kind == STATS_COUNTER ? bound_of(&servers->list[server], id, value) : value;
+}
+
+uint64_t servers_policy_counter_shown(const struct servers *servers, size_t server, size_t policy, size_t counter)
+{
+    const struct chain_roster *policies = &servers->list[server].worker_pool.policies;
+    uint64_t value = servers_policy_counter(servers, server, server + 1, policy, counter);
+    size_t place = STATS_COUNT + place_of(policies, policy, counter);
+
+    return policies->list[policy]->counters[counter].kind == STATS_COUNTER
+               ? bound_of(&servers->list[server], place, value)
+               : value;
+}
+
+size_t servers_counter_count(const struct servers *servers)
+{
+    const struct chain_roster *policies = &servers->list[0].worker_pool.policies;
+
+    return STATS_COUNT + place_of(policies, policies->count, 0);
+}
+
+static bool add_earlier_of_policy(struct server *server, struct slice counter, uint64_t amount, size_t *place)
 {
     const struct chain_roster *policies = &server->worker_pool.policies;
 
@@ -323,7 +358,8 @@ static bool add_earlier_of_policy(struct server *server, struct slice counter, u
         for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
             const struct policy_counter *known = &policies->list[i]->counters[n];
             if (known->kind == STATS_COUNTER && slice_is(counter, known->name)) {
-                server->earlier_of_policies[place_of(policies, i, n)] += amount;
+                *place = STATS_COUNT + place_of(policies, i, n);
+                server->earlier_of_policies[*place - STATS_COUNT] += amount;
                 return true;
             }
         }
@@ -331,16 +367,17 @@ static bool add_earlier_of_policy(struct server *server, struct slice counter, u
     return false;
 }
 
-bool servers_add_earlier(struct server *server, struct slice counter, uint64_t amount)
+bool servers_add_earlier(struct server *server, struct slice counter, uint64_t amount, size_t *place)
 {
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         const struct stats_description *known = stats_describe(id);
         if (known->kind == STATS_COUNTER && slice_is(counter, known->name)) {
             server->earlier[id] += amount;
+            *place = id;
             return true;
         }
     }
-    return add_earlier_of_policy(server, counter, amount);
+    return add_earlier_of_policy(server, counter, amount, place);
 }
 
 /* ---- names ---- */

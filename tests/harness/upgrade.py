@@ -12,7 +12,7 @@ from harness.servers import BINARY, child_environment, run_headgate
 def is_alive(pid):
     try:
         return "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -48,7 +48,8 @@ class Stayers:
     """So many clients that stay, each of which sets, gets and counts what is its own, over and over. What went wrong is
     kept."""
 
-    def __init__(self, connect, count=8):
+    def __init__(self, connect, count=8, name="stayer"):
+        self.name = name
         self.turns = [0] * count
         self.faults = []
         self.ended = threading.Event()
@@ -58,7 +59,7 @@ class Stayers:
             thread.start()
 
     def work(self, number):
-        client, key = self.clients[number], f"stayer:{number}"
+        client, key = self.clients[number], f"{self.name}:{number}"
         try:
             while not self.ended.is_set() and not self.faults:
                 turn = self.turns[number] + 1
