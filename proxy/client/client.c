@@ -313,11 +313,14 @@ void client_service_tick(struct client_service *service)
         client_service_move(service);
     }
     client_admin_queries_tick(service, now);
+    service->offers_left = client_offers_at_once(service);
     while (client != NULL) {
         struct client *next = LIST_NEXT(client, of_service);
         check_times(client, now);
         if (service->draining && client->state == CLIENT_OPEN) {
             client_drain(client, now);
+        } else if (service->move != 0 && client->state == CLIENT_OPEN) {
+            client_offer_move(client, now);
         }
         if (client_has_beginning_to_refuse(client)) {
             client_resume(client);
@@ -339,6 +342,11 @@ void client_service_drain(struct client_service *service, uint64_t move)
     }
     service->move = move;
     client_service_tick(service);
+}
+
+void client_service_offer_move(struct client_service *service, uint64_t move)
+{
+    service->move = move;
 }
 
 bool client_service_is_settled(const struct client_service *service)

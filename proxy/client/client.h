@@ -134,7 +134,11 @@ void client_service_tick(struct client_service *service);
  * for it are told first that another process is where they came, and are given time to go there (client_moving.c); 0:
  * nobody is, or is any more, if this is called again. */
 void client_service_drain(struct client_service *service, uint64_t move);
-/* Whether that has come to its end, and the policies have done what they had to do first. From any thread. */
+/* Another process has taken over, and this one stays for the clients that it has: those who asked for it are told so by
+ * that number, some at each tick, and may go there when they like. 0: it is gone, and whoever was told is to be told of
+ * the next one anew. */
+void client_service_offer_move(struct client_service *service, uint64_t move);
+/* Whether a drain has come to its end, and the policies have done what they had to do first. From any thread. */
 bool client_service_is_settled(const struct client_service *service);
 /* Whether that waits for a policy whose server was never reached. From any thread. */
 bool client_service_waits_in_vain(const struct client_service *service);

@@ -8,6 +8,10 @@
  * this one; nothing of theirs is lost, as might be if we were the first to close. So they have those seconds for it.
  * Without an address (a null) they go back to where they came from, and begin with that when half of the time is over.
  *
+ * After an upgrade they hear it already when the new process has proven itself, and this one does not drain as yet.
+ * Then there is no hurry: some are told at each tick, and who has a transaction, watched keys or subscriptions, when
+ * these are over. The drain tells who is left of it once more.
+ *
  * Nobody is told if nobody listens in our stead: they would be gone from here before anybody is there for them.
  */
 #include "client/client_private.h"
@@ -21,6 +25,9 @@
 
 /* The most that clients are given. */
 #define MOST_S 10
+/* Of all clients, so many are told at a tick while there is time, and a part of them more. */
+#define OFFERS_LEAST 8
+#define OFFERS_PART 32
 /* The longest name that is told, and that with its port. */
 #define NAME_MOST 253
 #define ENDPOINT_MAX (NAME_MOST + 8)
@@ -139,12 +146,13 @@ bool client_take_maintenance(struct client *client, const struct resp_command *f
 
 /* ---- telling them ---- */
 
-/* How long clients are given; 0: there is no time for that. A quarter of drain_timeout is for those that do not go. */
+/* How long clients are given; 0: there is no time for that. A quarter of drain_timeout is for those that do not go. As
+ * long as the process does not drain they have all the time that they want. */
 static int64_t seconds_to_move(const struct client_service *service)
 {
     int64_t seconds = service->settings.drain_timeout * 3 / 4 / 1000;
 
-    return seconds < MOST_S ? seconds : MOST_S;
+    return service->draining && seconds < MOST_S ? seconds : MOST_S;
 }
 
 /* False: it cannot be told, or was closed for want of memory. */
@@ -169,19 +177,51 @@ static bool tell(struct client *client, int64_t seconds)
     return true;
 }
 
-bool client_may_move(struct client *client, int64_t now_us)
+/* False: it is not to be told. */
+static bool tell_once(struct client *client, int64_t seconds, int64_t now_us)
 {
-    int64_t seconds = seconds_to_move(client->service);
+    const struct client_service *service = client->service;
 
-    if (client->moving == CLIENT_MOVING_UNASKED || client->service->move == 0 || seconds == 0 || client->input_ended ||
+    if (client->moving == CLIENT_MOVING_UNASKED || service->move == 0 || seconds == 0 || client->input_ended ||
         client->deaf) {
         return false;
     }
-    if (client->told_us == 0) {
+    if (client->told_move != service->move) {
         if (!may_be_pushed_to(client) || !tell(client, seconds)) {
             return false;
         }
         client->told_us = now_us;
+        client->told_move = service->move;
     }
-    return now_us - client->told_us < seconds * 1000000;
+    return true;
+}
+
+bool client_may_move(struct client *client, int64_t now_us)
+{
+    int64_t seconds = seconds_to_move(client->service);
+
+    return tell_once(client, seconds, now_us) && now_us - client->told_us < seconds * 1000000;
+}
+
+/* What a client would lose with its connection: a transaction, keys that are watched, messages of channels. */
+static bool is_tied(const struct session *session)
+{
+    return session->sent_transaction || session->known_transaction || session->deferred || session->watching ||
+           session->channels + session->patterns + session->shard_channels > 0;
+}
+
+void client_offer_move(struct client *client, int64_t now_us)
+{
+    struct client_service *service = client->service;
+    bool is_due = client->moving != CLIENT_MOVING_UNASKED && client->told_move != service->move;
+
+    if (is_due && service->offers_left > 0 && !is_tied(&client->session) &&
+        tell_once(client, seconds_to_move(service), now_us)) {
+        service->offers_left--;
+    }
+}
+
+uint32_t client_offers_at_once(const struct client_service *service)
+{
+    return OFFERS_LEAST + (uint32_t)(service->count / OFFERS_PART);
 }

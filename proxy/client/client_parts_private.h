@@ -86,7 +86,8 @@ struct client_service {
     struct log_limiter proxies_unexpected;
     bool draining;
     int64_t draining_since_us;
-    uint64_t move;                 /* see client_service_drain() */
+    uint64_t move;        /* see client_service_drain() and client_service_offer_move(); 0: there is none … */
+    uint32_t offers_left; /* … and so many may be told of it at this tick */
     _Atomic bool server_unreached; /* a server of a policy was never reached */
     _Atomic bool settled;          /* drained: no clients, and the policies have done what they had to */
 };
@@ -204,7 +205,8 @@ struct client {
     int64_t deaf_us;                        /* since when it is deaf */
     int64_t wait_since_us;
     enum client_moving moving;       /* see client_moving.c … */
-    int64_t told_us;                 /* … when it was told; 0: it was not */
+    int64_t told_us;                 /* … when it was told, … */
+    uint64_t told_move;              /* … and of which move; 0: it was not */
     const struct identity *who;      /* of the admission; NULL: none */
     struct identity_peer *unix_peer; /* NULL: not asked for, or there is none */
 };

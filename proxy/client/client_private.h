@@ -321,6 +321,11 @@ void client_drain(struct client *client, int64_t now_us);
 bool client_take_maintenance(struct client *client, const struct resp_command *framed, const char *frame);
 /* While the process drains: whether the client has time to go elsewhere by itself; it is told so at the first call. */
 bool client_may_move(struct client *client, int64_t now_us);
+/* Before that, while another process serves: tells it so once, if this is a good time. Now and then, as long as it is
+ * OPEN. */
+void client_offer_move(struct client *client, int64_t now_us);
+/* How many may be told so at one tick, so that they do not all come at once to where they go. */
+uint32_t client_offers_at_once(const struct client_service *service);
 
 /* ---- client_policy.c ---- */
 

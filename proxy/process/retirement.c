@@ -21,6 +21,15 @@ static bool is_on_probation(const struct retirement *retirement, int64_t now_us)
     return handover_is_guard(retirement->handover) && now_us < retirement->proven_us;
 }
 
+/* Clients that were told sooner would be lost with a new process that crashes at once. */
+static void offer_move(struct retirement *retirement, int64_t now_us)
+{
+    if (!retirement->has_offered && now_us >= retirement->proven_us) {
+        retirement->has_offered = true;
+        servers_offer_move(retirement->servers);
+    }
+}
+
 static void check(evutil_socket_t fd, short what, void *context)
 {
     struct retirement *retirement = context;
@@ -29,6 +38,7 @@ static void check(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
+    offer_move(retirement, now_us);
     retirement->quiet_us = is_wanted ? 0 : retirement->quiet_us > 0 ? retirement->quiet_us : now_us;
     if (is_over && is_wanted) {
         log_warning("main", "upgrade_clients_timeout is over: the clients that are left are drained");

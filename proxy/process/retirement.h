@@ -15,6 +15,7 @@ struct retirement {
     struct event timer;
     int64_t until_us;  /* 0: for ever */
     int64_t proven_us; /* until then it stays in any case, in place of a new process that may crash */
+    bool has_offered;  /* clients were told where they can go */
     int64_t quiet_us;  /* since when there are no clients; 0: there are some */
 };
 

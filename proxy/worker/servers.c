@@ -160,14 +160,19 @@ size_t servers_workers(const struct servers *servers)
 
 /* The number of what clients are told of when they are to go elsewhere, another one each time; 0: nobody is there for
  * them. */
-static uint64_t number_move(const struct servers *servers)
+static uint64_t number_move(struct servers *servers)
 {
+    uint64_t now = (uint64_t)time(NULL);
     bool has_successor = true;
 
     for (size_t i = 0; i < servers->count && !servers->has_successor; i++) {
         has_successor = has_successor && listener_has_successor(servers->list[i].listener);
     }
-    return has_successor ? (uint64_t)time(NULL) : 0;
+    if (!has_successor) {
+        return 0;
+    }
+    servers->last_move = now > servers->last_move ? now : servers->last_move + 1;
+    return servers->last_move;
 }
 
 void servers_stop_listening(struct servers *servers)
@@ -206,11 +211,25 @@ void servers_drain(struct servers *servers)
     }
 }
 
+void servers_offer_move(struct servers *servers)
+{
+    uint64_t move = servers->is_draining ? 0 : number_move(servers);
+
+    for (size_t i = 0; i < servers->count && move != 0; i++) {
+        worker_pool_offer_move(&servers->list[i].worker_pool, move);
+    }
+}
+
 void servers_lose_successor(struct servers *servers)
 {
     servers->has_successor = false;
-    for (size_t i = 0; i < servers->count && servers->is_draining; i++) {
-        worker_pool_drain(&servers->list[i].worker_pool, 0);
+    for (size_t i = 0; i < servers->count; i++) {
+        struct worker_pool *worker_pool = &servers->list[i].worker_pool;
+        if (servers->is_draining) {
+            worker_pool_drain(worker_pool, 0);
+        } else {
+            worker_pool_offer_move(worker_pool, 0);
+        }
     }
 }
 

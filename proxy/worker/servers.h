@@ -33,6 +33,7 @@ struct servers {
     size_t count;
     bool is_draining;
     uint64_t clients_given; /* of all, since the start: no two have clients of one number */
+    uint64_t last_move;     /* the number that clients were told of last who may go elsewhere */
     bool has_successor;     /* another process was given all the sockets, which nothing else would tell */
 };
 
@@ -63,6 +64,9 @@ void servers_leave_listening(struct servers *servers);
 void servers_resume_listening(struct servers *servers);
 /* Ends listening, and has each client closed when nothing of it is under way. Harmless if that was done before. */
 void servers_drain(struct servers *servers);
+/* The process that was given the sockets has proven itself: clients who asked for it are told to go there, while this
+ * one goes on for all that it has. */
+void servers_offer_move(struct servers *servers);
 /* The process that was given the sockets serves no more: clients that were told to go there are not waited for. */
 void servers_lose_successor(struct servers *servers);
 /* Clients that are open, or on their way. */

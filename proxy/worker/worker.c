@@ -423,7 +423,7 @@ void worker_post(struct worker *worker, struct message *message)
 struct plain_message {
     struct message message;
     struct worker *worker;
-    uint64_t move; /* of a drain */
+    uint64_t move; /* of a drain, or without one */
 };
 
 static void post_plain(struct worker *worker, void (*run)(struct message *message), uint64_t move)
@@ -449,6 +449,19 @@ static void run_drain(struct message *message)
 void worker_drain(struct worker *worker, uint64_t move)
 {
     post_plain(worker, run_drain, move);
+}
+
+static void run_offer_move(struct message *message)
+{
+    struct plain_message *plain = (struct plain_message *)(void *)message;
+
+    client_service_offer_move(plain->worker->clients, plain->move);
+    free(plain);
+}
+
+void worker_offer_move(struct worker *worker, uint64_t move)
+{
+    post_plain(worker, run_offer_move, move);
 }
 
 bool worker_is_settled(const struct worker *worker)

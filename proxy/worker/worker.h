@@ -58,7 +58,9 @@ struct worker_cluster *worker_nodes(struct worker *worker);
 
 /* Closes each client as soon as nothing of it is under way. */
 void worker_drain(struct worker *worker, uint64_t move);
-/* Whether that is done, and the policies have done what they had to do first. */
+/* client_service_offer_move() */
+void worker_offer_move(struct worker *worker, uint64_t move);
+/* Whether the drain is done, and the policies have done what they had to do first. */
 bool worker_is_settled(const struct worker *worker);
 /* Whether it is not, for a policy whose server was never reached. */
 bool worker_waits_in_vain(const struct worker *worker);

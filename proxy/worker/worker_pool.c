@@ -276,6 +276,13 @@ void worker_pool_drain(struct worker_pool *worker_pool, uint64_t move)
     }
 }
 
+void worker_pool_offer_move(struct worker_pool *worker_pool, uint64_t move)
+{
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        worker_offer_move(worker_pool->workers[i], move);
+    }
+}
+
 bool worker_pool_is_settled(const struct worker_pool *worker_pool)
 {
     bool settled = true;

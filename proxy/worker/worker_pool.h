@@ -46,6 +46,7 @@ void worker_pool_stop(struct worker_pool *worker_pool);
  * are told of conf by worker_reconfigure(). */
 void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf *conf);
 void worker_pool_drain(struct worker_pool *worker_pool, uint64_t move);
+void worker_pool_offer_move(struct worker_pool *worker_pool, uint64_t move);
 /* Whether all workers have been drained: no clients, and the policies have done what they had to do first. */
 bool worker_pool_is_settled(const struct worker_pool *worker_pool);
 /* Whether all workers that are not wait for a policy whose server was never reached. */

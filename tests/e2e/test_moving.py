@@ -2,41 +2,20 @@
 
 import os
 import signal
-import threading
-import time
 
 import pytest
 
 from harness import proxy_header, tls
 from harness.admin import stats
-from harness.resp import NULL, OK, PONG, Client, Closed, Error, Map, Push, encode, wait_for
+from harness.moving import ADDRESS, NONE, Follower, arrive, ask, assert_told
+from harness.resp import NULL, OK, PONG, Client, Error, Map, Push, encode, wait_for
 from harness.servers import BINARY, free_port
 from harness.taking_over import take_over
-
-NONE = ("ON", "moving-endpoint-type", "none")
-ADDRESS = ("ON", "moving-endpoint-type", "internal-ip")
-
-
-def ask(client, *arguments):
-    return client("CLIENT", "MAINT_NOTIFICATIONS", *arguments)
-
-
-def arrive(headgate, *arguments):
-    """A client of RESP3 that was told OK to that question."""
-    client = headgate.connect()
-    assert isinstance(client("HELLO", 3), Map)
-    assert ask(client, *arguments) == OK
-    return client
 
 
 def begin_drain(headgate):
     headgate.signal(signal.SIGTERM)
     wait_for(lambda: "draining" in headgate.log(), 30, "the drain")
-
-
-def assert_told(push, seconds, endpoint):
-    assert isinstance(push, Push) and push[0] == b"MOVING", push
-    assert abs(push[1] - time.time()) < 1000 and push[2:] == [seconds, endpoint], push
 
 
 def as_unknown(reply):
@@ -204,47 +183,6 @@ def test_a_push_never_comes_within_a_reply(redis, make_headgate, pool):
         pushes = [frame for frame in frames if isinstance(frame, Push)]
         assert len(pushes) == 1 and pushes[0][0] == b"MOVING"
         assert [frame for frame in frames if not isinstance(frame, Push)] == [value] * 4
-
-
-class Follower(threading.Thread):
-    """A client under load that does as libraries do: told that it is to move, it connects anew, goes over between two
-    requests, and closes the connection that it had. What goes wrong is kept."""
-
-    def __init__(self, headgate, number):
-        super().__init__(daemon=True)
-        self.headgate, self.number = headgate, number
-        self.served, self.moves, self.faults = 0, 0, []
-        self.ended = threading.Event()
-        self.client = arrive(headgate, *ADDRESS)
-        self.start()
-
-    def move(self, endpoint):
-        host, port = endpoint.rsplit(b":", 1)
-        assert (host.decode(), int(port)) == tuple(self.headgate.address)
-        before, self.client = self.client, arrive(self.headgate, *ADDRESS)
-        before.close()
-        self.moves += 1
-
-    def run(self):
-        try:
-            while not self.ended.is_set():
-                word = b"%d-%d" % (self.number, self.served)
-                self.client.request("ECHO", word)
-                told = None
-                reply = self.client.read()
-                while isinstance(reply, Push):
-                    told, reply = reply[3], self.client.read()
-                assert reply == word, (reply, word)
-                self.served += 1
-                if told:
-                    self.move(told)
-        except (OSError, Closed, AssertionError) as fault:
-            self.faults.append(repr(fault))
-
-    def end(self):
-        self.ended.set()
-        self.join(60)
-        assert not self.is_alive()
 
 
 def test_who_follows_sees_no_error(redis, make_headgate, pool):

@@ -1,0 +1,125 @@
+"""After an upgrade, clients that ask for maintenance notifications go over to the new process by themselves, although
+the old one would keep them."""
+
+import os
+import signal
+
+import pytest
+
+from harness.admin import stats
+from harness.moving import ADDRESS, NONE, Follower, arrive, assert_told
+from harness.resp import NULL, OK, PONG, Closed, Push, encode, wait_for
+from harness.upgrade import is_alive
+
+
+def test_who_asked_is_told_and_all_are_served(make_line, pool):
+    line = make_line(pool=pool, maintenance_notifications="address", threads=2, drain_timeout="1s")
+    headgate = line.headgate
+    asked, back, other = arrive(headgate, *ADDRESS), arrive(headgate, *NONE), headgate.connect()
+    other("HELLO", 3)
+    line.upgrade()
+    assert_told(asked.read(), 10, b"127.0.0.1:%d" % headgate.port)
+    assert_told(back.read(), 10, NULL)
+    for client in (asked, back, other):
+        assert [client("PING") for _ in range(3)] == [PONG] * 3
+    asked.close()
+    back.close()
+    assert other("SET", "k", "v") == OK
+    assert is_alive(line.pids[0])
+    other.close()
+    line.await_end(line.pids[0])
+
+
+def test_who_loses_something_is_told_when_it_is_over(make_line, pool):
+    """A transaction, watched keys, subscriptions; who is blocked hears it behind the reply."""
+    line = make_line(pool=pool)
+    queued, watching, subscribed, blocked, free = [arrive(line.headgate, *NONE) for _ in range(5)]
+    assert queued("MULTI") == OK
+    assert watching("WATCH", "k") == OK
+    assert isinstance(subscribed("SUBSCRIBE", "channel"), Push)
+    blocked.request("BLPOP", "list", 0)
+    line.upgrade()
+    assert_told(free.read(), 10, NULL)
+    visitor = line.headgate.connect()
+    for number in range(20):
+        assert queued("SET", "q", number) == b"QUEUED"
+        assert watching("GET", "k") is NULL
+        assert visitor("PUBLISH", "channel", number) == 1
+        assert subscribed.read() == [b"message", b"channel", b"%d" % number]
+    assert queued("EXEC") == [OK] * 20
+    assert watching("UNWATCH") == OK
+    subscribed.send(encode("UNSUBSCRIBE", "channel"))
+    assert subscribed.read()[0] == b"unsubscribe"
+    visitor("RPUSH", "list", "x")
+    assert blocked.read() == [b"list", b"x"]
+    for client in (queued, watching, subscribed, blocked):
+        assert_told(client.read(), 10, NULL)
+        assert client("PING") == PONG
+
+
+def test_who_was_told_in_vain_is_told_anew(make_line):
+    """The new process crashes; the next one does not."""
+    line = make_line()
+    client = arrive(line.headgate, *NONE)
+    numbers = []
+    for _ in range(2):
+        line.upgrade()
+        push = client.read()
+        assert_told(push, 10, NULL)
+        numbers.append(push[1])
+        pid = line.pids[-1]
+        os.kill(pid, signal.SIGKILL)
+        line.await_end(pid)
+        line.pids.remove(pid)
+        wait_for(lambda: line.pid() == line.pids[-1], 30, "the one before to serve")
+        assert client("PING") == PONG
+    assert numbers[0] != numbers[1]
+    late = arrive(line.headgate, *NONE)
+    for _ in range(30):
+        assert late("PING") == PONG and client("PING") == PONG, "nobody is told while there is nowhere to go"
+
+
+def test_a_drain_tells_who_has_stayed(make_line):
+    line = make_line(drain_timeout="2m")
+    client = arrive(line.headgate, *NONE)
+    line.upgrade()
+    assert_told(client.read(), 10, NULL)
+    os.kill(line.pids[0], signal.SIGTERM)
+    assert_told(client.read(), 10, NULL)
+    assert client("PING") == PONG
+    client.close()
+    line.await_end(line.pids[0])
+
+
+@pytest.mark.threads
+def test_who_follows_sees_no_error(make_line, pool):
+    """Many clients under load, through three upgrades. The old process ends when they have gone."""
+    line = make_line(pool=pool, maintenance_notifications="address", threads=2)
+    followers = [Follower(line.headgate, number) for number in range(24)]
+    for times in range(1, 4):
+        line.upgrade()
+        wait_for(lambda: all(one.moves == times or one.faults for one in followers), 60, "all to have moved")
+        line.await_end(line.pids[-2])
+        assert int(stats(line.headgate)["clients_connected"]) == len(followers)
+        assert int(stats(line.headgate)["clients_told_to_move_total"]) == times * len(followers)
+    for follower in followers:
+        follower.end()
+    assert [one.faults for one in followers if one.faults] == []
+
+
+def test_nobody_else_sees_anything(make_line):
+    """RESP2, RESP3 without having asked, and who has taken it back, while others are told."""
+    line = make_line()
+    plain, third, took_back, asked = line.headgate.connect(), line.headgate.connect(), *[
+        arrive(line.headgate, *NONE) for _ in range(2)
+    ]
+    third("HELLO", 3)
+    assert took_back("CLIENT", "MAINT_NOTIFICATIONS", "OFF") == OK
+    line.upgrade()
+    assert_told(asked.read(), 10, NULL)
+    for client in (plain, third, took_back):
+        assert [client("PING") for _ in range(10)] == [PONG] * 10
+        client.send(encode("QUIT"))
+        assert client.read() == OK
+        with pytest.raises(Closed):
+            client.read()
