@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 #define REDACTED "(redacted)"
 /* In place of the name. */
@@ -17,27 +18,125 @@ static bool is_version(struct slice text)
 
 /* What is known of the command up to an argument. */
 struct context {
-    uint64_t index;   /* of the argument */
-    uint64_t from;    /* it and all behind it are secret from this index on */
-    uint64_t secrets; /* so many of the next ones are secret */
+    const struct command *command; /* NULL: not one of those that have secrets behind a subcommand */
+    uint64_t index;                /* of the argument */
+    uint64_t from;                 /* it and all behind it are secret from this index on */
+    uint64_t secrets;              /* so many of the next ones are secret */
     bool is_hello;
+    bool is_sentinel; /* which the table does not have */
     bool is_config;
     bool is_migrate;
+    bool is_script; /* its first argument is a script */
 };
+
+struct search {
+    struct slice wanted;
+    bool is_found;
+};
+
+static void look_at_subcommand(void *context, const char *name, uint32_t categories)
+{
+    struct search *search = context;
+
+    (void)categories;
+    search->is_found = search->is_found || word_is(search->wanted, name);
+}
+
+/* One that is misspelt is none, and may be followed by what the right one would be. */
+static bool is_subcommand(const struct command *command, struct slice name)
+{
+    struct search search = {.wanted = name};
+
+    command_visit_subcommands(command, look_at_subcommand, &search);
+    return search.is_found;
+}
 
 static void look_at_name(struct context *context, struct slice name)
 {
+    bool has_secrets = false;
+
     context->from = UINT64_MAX;
     if (word_is(name, "auth")) {
         context->from = 1;
     } else if (word_is(name, "acl")) {
         context->from = 2;
+        has_secrets = true;
     } else if (word_is(name, "sentinel") || word_is(name, "module")) {
         context->from = 3;
+        has_secrets = true;
     }
     context->is_hello = word_is(name, "hello");
+    context->is_sentinel = word_is(name, "sentinel");
     context->is_config = word_is(name, "config");
     context->is_migrate = word_is(name, "migrate");
+    context->is_script =
+        word_is(name, "eval") || word_is(name, "eval_ro") || word_is(name, "script") || word_is(name, "function");
+    context->command = has_secrets || context->is_config ? command_find(name) : NULL;
+}
+
+static bool holds(struct slice text, const char *part)
+{
+    size_t length = strlen(part);
+
+    for (size_t i = 0; i + length <= text.length; i++) {
+        if (strncasecmp(text.data + i, part, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A script that logs in somewhere, or sets a password, may have it in its text, or get it as an argument. */
+static bool may_log_in(struct slice script)
+{
+    return holds(script, "auth") || holds(script, "pass");
+}
+
+/* "SET requirepass=secret" */
+static bool is_name(struct slice argument)
+{
+    for (size_t i = 0; i < argument.length; i++) {
+        char c = argument.data[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && c != '-' && c != '_') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void look_at_argument(struct context *context, struct slice argument)
+{
+    if (context->index == 1 && context->command != NULL && !is_subcommand(context->command, argument)) {
+        context->from = 1;
+    } else if (context->index == 1 && context->is_sentinel) {
+        context->from = word_is(argument, "set") || word_is(argument, "config") ? 3 : 1;
+    } else if (context->index == 1 && context->is_hello) {
+        context->from = is_version(argument) ? 2 : 1;
+    } else if (context->index == 1 && context->is_config && word_is(argument, "set")) {
+        context->from = 3;
+    } else if (context->index == 2 && context->is_config && context->from == 3 && !is_name(argument)) {
+        context->from = 2;
+    } else if ((context->index == 1 || context->index == 2) && context->is_script && may_log_in(argument)) {
+        context->from = context->index;
+    }
+}
+
+/* Of MIGRATE. What is no option of it where options stand may be one that is misspelt, or what follows that. */
+static bool is_secret_of_migrate(struct context *context, struct slice argument)
+{
+    if (context->secrets > 0) {
+        context->secrets--;
+        return true;
+    }
+    if (word_is(argument, "auth") || word_is(argument, "auth2")) {
+        context->secrets = word_is(argument, "auth") ? 1 : 2;
+        return false;
+    }
+    if (word_is(argument, "keys")) {
+        context->is_migrate = false;
+        return false;
+    }
+    return context->index > 5 && !word_is(argument, "copy") && !word_is(argument, "replace");
 }
 
 /* Whether the next argument is to be hidden. */
@@ -45,23 +144,11 @@ static bool is_secret(struct context *context, struct slice argument)
 {
     if (context->index == 0) {
         look_at_name(context, argument);
+    } else {
+        look_at_argument(context, argument);
     }
-    if (context->index == 1 && context->is_hello) {
-        context->from = is_version(argument) ? 2 : 1;
-    }
-    if (context->index == 1 && context->is_config && word_is(argument, "set")) {
-        context->from = 3;
-    }
-    bool secret = context->index >= context->from || context->secrets > 0;
-    if (context->secrets > 0) {
-        context->secrets--;
-    } else if (context->is_migrate && word_is(argument, "auth")) {
-        context->secrets = 1;
-    } else if (context->is_migrate && word_is(argument, "auth2")) {
-        context->secrets = 2;
-    } else if (context->is_migrate && word_is(argument, "keys")) {
-        context->is_migrate = false;
-    }
+    bool secret = context->index >= context->from;
+    secret = (context->index > 0 && context->is_migrate && is_secret_of_migrate(context, argument)) || secret;
     context->index++;
     return secret;
 }

@@ -33,9 +33,11 @@ static void add_settings(struct session_entry *session, size_t count, const stru
         settings[i] = (struct conf_setting){arguments[2 * i], arguments[2 * i + 1]};
     }
     const struct conf_doubt doubt = conf_settings_doubt(conf, settings, count / 2);
+    /* With a word missing or too many, nobody knows what is whose value. */
+    bool hides_all = doubt.split < count / 2 || count % 2 != 0;
     for (size_t i = 0; i < count / 2 && i < doubt.split; i++) {
         struct slice name = conf_setting_name_shown(conf, &settings[i]);
-        char *value = doubt.split < count / 2 ? conf_format(CONF_SECRET_SHOWN) : conf_setting_shown(conf, &settings[i]);
+        char *value = hides_all ? conf_format(CONF_SECRET_SHOWN) : conf_setting_shown(conf, &settings[i]);
         add(session, " ", name.data, name.length);
         add(session, " ", value, strlen(value));
         free(value);

@@ -91,7 +91,7 @@ static int take_option(void *user, const char *section, const char *name, const 
     }
     const struct conf_option *option = conf_section_option(part->section, name);
     if (option == NULL) {
-        conf_fault_unknown_option(reading, name, value);
+        conf_fault_unknown_option(reading, name);
         return 1;
     }
     struct conf_sighting *sighting = &part->sightings[option - part->section->options];

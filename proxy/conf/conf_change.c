@@ -194,7 +194,7 @@ static void take_setting(struct conf_reading *reading, const char *name, const c
                         (int)length_shown(name), name);
     } else if (option == NULL) {
         lower[length_shown(lower)] = '\0';
-        conf_fault_unknown_option(reading, lower, value);
+        conf_fault_unknown_option(reading, lower);
     } else {
         take_value(reading, part, option, value);
     }

@@ -10,6 +10,7 @@
 struct expansion {
     char *text;
     size_t length;
+    bool hides; /* names of variables, which may be parts of a secret with a ${ in it */
 };
 
 static void add(struct expansion *expansion, const char *bytes, size_t length)
@@ -35,11 +36,12 @@ static bool is_name(const char *name, size_t length)
 }
 
 /* A newline would be one within a password, and what else is no text is a mistake. */
-static bool check_content(const char *name, const char *content, char *problem)
+static bool check_content(const struct expansion *expansion, const char *name, const char *content, char *problem)
 {
     for (; *content != '\0'; content++) {
         if ((unsigned char)*content < ' ' || *content == 0x7f) {
-            return conf_wrong(problem, "has a control character in the variable %s", name);
+            return expansion->hides ? conf_wrong(problem, "has a control character in a variable")
+                                    : conf_wrong(problem, "has a control character in the variable %s", name);
         }
     }
     return true;
@@ -55,10 +57,11 @@ static bool add_variable(struct expansion *expansion, const char *name, const ch
         return true;
     }
     if (content == NULL) {
-        return conf_wrong(problem, "names the variable %s, which is not set", name);
+        return expansion->hides ? conf_wrong(problem, "names a variable that is not set ($${ is ${ itself)")
+                                : conf_wrong(problem, "names the variable %s, which is not set", name);
     }
     add(expansion, content, strlen(content));
-    return check_content(name, content, problem);
+    return check_content(expansion, name, content, problem);
 }
 
 /* text is what follows a "${"; *taken: how much of it is the reference. */
@@ -79,9 +82,17 @@ static bool add_reference(struct expansion *expansion, const char *text, size_t 
                         otherwise != NULL ? length - name_length - 2 : 0, problem);
 }
 
-char *conf_expand(const char *text, char problem[CONF_PROBLEM_MAX])
+/* "${NAME}" and nothing else. */
+static bool is_one_reference(const char *text)
 {
-    struct expansion expansion = {0};
+    const char *end = strchr(text, '}');
+
+    return strncmp(text, "${", 2) == 0 && end != NULL && end[1] == '\0' && is_name(text + 2, (size_t)(end - text - 2));
+}
+
+char *conf_expand(const char *text, bool hides, char problem[CONF_PROBLEM_MAX])
+{
+    struct expansion expansion = {.hides = hides && !is_one_reference(text)};
     bool sound = true;
 
     add(&expansion, "", 0);

@@ -134,28 +134,27 @@ static const struct conf_option *nearest_option(const struct conf_section *secti
     return conf_is_like(name, nearest->name) ? nearest : NULL;
 }
 
-static bool names_a_secret(const char *name)
+/* What is not even a word may be a part of a value that stands on a line of its own. */
+static bool is_word(const char *name)
 {
-    static const char *const words[] = {"pass", "pwd", "secret", "auth", "key", "token"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcasestr(name, words[i]) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.";
+
+    return strspn(name, letters) == strlen(name);
 }
 
-void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value)
+/* Its value is never shown: nobody knows whether it is a secret, by whatever name. */
+void conf_fault_unknown_option(struct conf_reading *reading, const char *name)
 {
-    const struct conf_option *nearest = nearest_option(reading->part->section, name);
-    bool hide = names_a_secret(name) || (nearest != NULL && conf_option_hides(nearest));
-    bool is_address = nearest != NULL && (nearest->type == CONF_ADDRESS || nearest->type == CONF_ADDRESSES);
-    char *shown = hide                                         ? conf_format(CONF_SECRET_SHOWN)
-                  : is_address || strstr(value, "://") != NULL ? conf_hidden_url(value)
-                                                               : conf_format("%s", value);
+    size_t length = strcspn(name, CONF_BLANKS "=");
+    char *first = conf_copy(name, length);
+    const struct conf_option *nearest = nearest_option(reading->part->section, first);
+    bool is_shown = nearest != NULL || is_word(first);
     char *expected = nearest != NULL ? conf_format("a known option, perhaps \"%s\"", nearest->name)
                                      : conf_format("one of the options in conf/headgate.ini");
-    conf_fault_option(reading, reading->part, reading->line, name, shown, "unknown option", expected);
+
+    conf_fault_option(reading, reading->part, reading->line, is_shown ? first : CONF_SECRET_SHOWN, CONF_SECRET_SHOWN,
+                      "unknown option", expected);
     free(expected);
-    free(shown);
+    explicit_bzero(first, length);
+    free(first);
 }

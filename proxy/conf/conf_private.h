@@ -101,8 +101,9 @@ char *conf_place_text(const struct conf_reading *reading, int line);
 
 /* ---- conf_expand.c ---- */
 
-/* The text with what stands in the environment; the caller frees it. NULL: problem says what is wrong. */
-char *conf_expand(const char *text, char problem[CONF_PROBLEM_MAX]);
+/* The text with what stands in the environment; the caller frees it. NULL: problem says what is wrong. hides: the text
+ * may have a secret in it, so the problem has nothing of it but a name that is all there is. */
+char *conf_expand(const char *text, bool hides, char problem[CONF_PROBLEM_MAX]);
 /* The text from which conf_expand() makes this one. The caller frees it. */
 char *conf_unexpand(const char *text);
 /* As conf_value_set(), of text as it stands in a file: with variables. */
@@ -188,8 +189,9 @@ void conf_warn(struct conf_reading *reading, const struct conf_part *part, int l
 /* The same of a file. */
 void conf_warn_file(struct conf_reading *reading, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Of an option that the part where the line stands does not have. The value is shown only if it can be no secret. */
-void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value);
+/* Of an option that the part where the line stands does not have. Its value is never shown, and nothing behind a blank.
+ */
+void conf_fault_unknown_option(struct conf_reading *reading, const char *name);
 /* Whether a name may well be another one misspelt. */
 bool conf_is_like(const char *name, const char *known);
 

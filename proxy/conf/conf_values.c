@@ -183,9 +183,10 @@ static char *unquote(const char *text)
 }
 
 /* Takes text as its own. */
-static char *expanded(char *text, char *problem)
+static char *expanded(const struct conf_option *option, char *text, char *problem)
 {
-    char *result = conf_expand(text, problem);
+    bool is_address = option->type == CONF_ADDRESS || option->type == CONF_ADDRESSES;
+    char *result = conf_expand(text, conf_option_hides(option) || (is_address && strchr(text, '@') != NULL), problem);
 
     free(text);
     return result;
@@ -204,7 +205,7 @@ static bool parse_string(const struct conf_option *option, const char *text, boo
     if (result == NULL) {
         return conf_wrong(problem, "starts with a double quote but does not end with one");
     }
-    result = expands ? expanded(result, problem) : result;
+    result = expands ? expanded(option, result, problem) : result;
     if (result == NULL) {
         return false;
     }
@@ -287,7 +288,7 @@ static bool parse_value(const struct conf_option *option, const char *text, bool
     }
     char *bare = without_comment(text);
     bool parsed = false;
-    bare = expands ? expanded(bare, problem) : bare;
+    bare = expands ? expanded(option, bare, problem) : bare;
     if (bare == NULL) {
         return false;
     }

@@ -194,12 +194,13 @@ Test(conf, sections)
 Test(conf, unknown_options)
 {
     assert_fault("[headgate]\nmax_client = 5\n",
-                 "h.ini:2: [headgate] max_client = 5: unknown option; expected a known option, perhaps "
+                 "h.ini:2: [headgate] max_client = ********: unknown option; expected a known option, perhaps "
                  "\"max_clients\"");
-    assert_fault("[headgate]\nThreads = 5\n",
-                 "h.ini:2: [headgate] Threads = 5: unknown option; expected a known option, perhaps \"threads\"");
+    assert_fault(
+        "[headgate]\nThreads = 5\n",
+        "h.ini:2: [headgate] Threads = ********: unknown option; expected a known option, perhaps \"threads\"");
     assert_fault("[headgate]\ncolour = blue\n",
-                 "h.ini:2: [headgate] colour = blue: unknown option; expected one of the options in "
+                 "h.ini:2: [headgate] colour = ********: unknown option; expected one of the options in "
                  "conf/headgate.ini");
     assert_fault("[headgate]\n= 5\n", "h.ini:2: no option stands before the \"=\"; expected option = value");
 }

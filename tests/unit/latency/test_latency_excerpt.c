@@ -158,6 +158,18 @@ Test(latency_excerpt, hides_what_may_be_a_secret)
     assert_shown("MIGRATE h 1 k 0 5 auth2 user secret KEYS auth k",
                  "\"MIGRATE\" \"h\" \"1\" \"k\" \"0\" \"5\" \"auth2\" " HIDDEN " " HIDDEN " \"KEYS\" \"auth\" \"k\"");
     assert_shown("MIGRATE h 1 k AUTH secret", "\"MIGRATE\" \"h\" \"1\" \"k\" \"AUTH\" " HIDDEN);
+    assert_shown("MIGRATE h 1 k 0 5 COPY AUHT secret KEYS a",
+                 "\"MIGRATE\" \"h\" \"1\" \"k\" \"0\" \"5\" \"COPY\" " HIDDEN " " HIDDEN " \"KEYS\" \"a\"");
+    assert_shown("CONFIG requirepass secret", "\"CONFIG\" " HIDDEN " " HIDDEN);
+    assert_shown("CONFIG SETT requirepass secret", "\"CONFIG\" " HIDDEN " " HIDDEN " " HIDDEN);
+    assert_shown("CONFIG SET requirepass=secret", "\"CONFIG\" \"SET\" " HIDDEN);
+    assert_shown("CONFIG RESETSTAT", "\"CONFIG\" \"RESETSTAT\"");
+    assert_shown("ACL SETUESR alice >secret", "\"ACL\" " HIDDEN " " HIDDEN " " HIDDEN);
+    assert_shown("SENTINEL auth-pass secret", "\"SENTINEL\" " HIDDEN " " HIDDEN);
+    assert_shown("EVAL redis.call('MIGRATE','h',1,'k',0,5,'AUTH',ARGV[1]) 0 secret",
+                 "\"EVAL\" " HIDDEN " " HIDDEN " " HIDDEN);
+    assert_shown("SCRIPT LOAD x='AUTH'..'secret'", "\"SCRIPT\" \"LOAD\" " HIDDEN);
+    assert_shown("EVAL return(1) 1 key value", "\"EVAL\" \"return(1)\" \"1\" \"key\" \"value\"");
     assert_shown("SET auth k", "\"SET\" \"auth\" \"k\"");
     assert_shown("CLIENT SETINFO lib-name x", "\"CLIENT\" \"SETINFO\" \"lib-name\" \"x\"");
 }

@@ -129,7 +129,7 @@ Test(limit_rule, of_words_that_nobody_knows)
     assert_fault(WINDOW "on_error = maybe\n",
                  "4: [limit:a] on_error = maybe: is not one of the known words; expected allow, deny or local");
     assert_fault(WINDOW "limits = 5\n",
-                 "4: [limit:a] limits = 5: unknown option; expected a known option, perhaps \"limit\"");
+                 "4: [limit:a] limits = ********: unknown option; expected a known option, perhaps \"limit\"");
 }
 
 #define EXPECTED_PER                                                                                                   \
