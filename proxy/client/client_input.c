@@ -94,10 +94,11 @@ static size_t take_all(struct client *client, const char *data, size_t length)
 /* ---- going on ---- */
 
 /* All that had been sent before its stream was ended (client_hung_up()) is answered. What waits behind that is sent on
- * another lane, if that will do. */
+ * another lane, if that will do. That WAIT has spoken of the lane, or that its id was told, is no reason to keep it, as
+ * nothing can be said on it any more. */
 static void leave_ended_lane(struct client *client)
 {
-    if (session_is_portable(client)) {
+    if (session_may_leave_node(client)) {
         session_leave_lane(client);
     } else {
         client_finish(client);

@@ -49,7 +49,7 @@ const char *session_reason(const struct client *client)
            : session->tracking                                                             ? "tracking"
            : session->silent                                                               ? "reply-mode"
            : client->profile->needs_password                                               ? "unauthenticated"
-           : session->pinned || session->waited                                            ? "connection-state"
+           : session->pinned || session->waited || session->keeps_id                       ? "connection-state"
            : session->told_id_us != 0                                                      ? "client-id"
            : client->heavy > 0                                                             ? "slow-reader"
                                                                                            : "passing";
@@ -262,7 +262,7 @@ void session_id_is_used(struct client *client)
 {
     bool stays = client->session.told_id_us != 0 && client->service->cluster == NULL;
 
-    client->session.pinned = client->session.pinned || stays;
+    client->session.keeps_id = client->session.keeps_id || stays;
 }
 
 /* Whether its next request, if there is one, has not begun. */
@@ -277,7 +277,8 @@ void session_review_id(struct client *client, int64_t now_us)
     struct session *session = &client->session;
     int64_t timeout_us = clock_ms_to_us(client->service->settings.client_id_timeout);
 
-    if (session->told_id_us == 0 || session->pinned || timeout_us == 0 || now_us - session->told_id_us < timeout_us) {
+    if (session->told_id_us == 0 || session->pinned || session->keeps_id || timeout_us == 0 ||
+        now_us - session->told_id_us < timeout_us) {
         return;
     }
     if (session->blocking > 0) {

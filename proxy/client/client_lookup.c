@@ -74,6 +74,10 @@ bool client_find_command(struct client *client, struct slice name, const struct 
     if (*command == NULL) {
         *command = server_info_renamed(server_info, name);
     }
+    if (*command == NULL && client->lookup == CLIENT_LOOKUP_UNDER_WAY) {
+        /* It had to wait for something else meanwhile. */
+        return client_wait_for(client, CLIENT_WAIT_NAME);
+    }
     if (*command != NULL || client->lookup != CLIENT_LOOKUP_NONE || server_info_find(server_info, name) != NULL ||
         !may_be_asked_about(name) || look_up(client, name)) {
         *command = *command != NULL ? *command : server_info_renamed(server_info, name);

@@ -494,7 +494,7 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
     case EXPECT_BLOCKING:
         session->blocking--;
         if (expected->keeps_lane && !resp_reply_is_error(reply)) {
-            *(client->service->cluster != NULL ? &session->waited : &session->pinned) = true;
+            session->waited = true;
         }
         session_id_is_used(client);
         break;

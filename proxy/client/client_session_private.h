@@ -180,7 +180,8 @@ bool session_is_doubtful(const struct client *client);
 /* Whether the lane has nothing that another one, of the client's profile and name, would lack. Only meaningful when
  * nothing is under way. */
 bool session_is_portable(const struct client *client);
-/* The same before a cluster, where another node is wanted: an id that was told, or WAIT, does not hold the client. */
+/* The same before a cluster, where another node is wanted, and of a lane that has come to its end: an id that was told,
+ * or WAIT, does not hold the client. */
 bool session_may_leave_node(const struct client *client);
 /* The client was told the id of its lane, which it keeps for client_id_timeout; a second lane for life. */
 void session_id_was_told(struct client *client);

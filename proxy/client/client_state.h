@@ -20,7 +20,8 @@ struct session {
     bool was_silent;    /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
     bool pinned;        /* state that nothing clears: exclusive for life */
     int64_t told_id_us; /* when the client was told the lane's id, which it may use for a while; 0: it was not */
-    bool waited;   /* in a cluster: WAIT has spoken of this connection, which is kept until another node is wanted */
+    bool keeps_id;      /* … or for life: somebody may count on the id */
+    bool waited;   /* WAIT has spoken of this connection, which is kept, in a cluster until another node is wanted */
     bool deferred; /* in a cluster: MULTI was answered here, and is to be said ahead of the first request in it … */
     bool spoiled;  /* … of which one was refused since, so that EXEC is to fail */
     bool passthrough; /* replies cannot be told from pushes: bytes only, exclusive for life */

@@ -166,6 +166,34 @@ def test_behind_what_blocks_the_input_ends_as_in_redis(place, element):
     assert place.observer("GET", "n") == (b"1" if element else None)
 
 
+BEHIND_WAIT = {
+    "name": ([("CLIENT", "SETNAME", "me"), ("INCR", "n")], [OK, 2]),
+    "login": ([("AUTH", "default", "any"), ("INCR", "n")], [OK, 2]),
+    "rule": ([("FLUSHALL",), ("RESET",), ("INCR", "n")], None),
+    "quit": ([("CLIENT", "SETNAME", "me"), ("QUIT",)], [OK, OK]),
+}
+
+
+@pytest.mark.parametrize("ahead", ([], [("CLIENT", "ID")]), ids=("", "id"))
+@pytest.mark.parametrize("rest, replies", BEHIND_WAIT.values(), ids=BEHIND_WAIT)
+def test_behind_wait_all_is_carried_out(place, ahead, rest, replies):
+    """Redis has answered it when it comes to the end."""
+    client = place.connect()
+    assert client("PING") == PONG
+    place.redis.signal(signal.SIGSTOP)
+    client.send(b"".join(encode(*command) for command in [*ahead, ("INCR", "n"), ("WAIT", 0, 0), *rest]))
+    client.shutdown_write()
+    if place.headgate:
+        # It has seen the end by then.
+        stats(place.headgate)
+    place.redis.signal(signal.SIGCONT)
+    assert client.read_many(len(ahead) + 2)[-2:] == [1, 0]
+    told = client.read_many(len(rest))
+    assert told == replies or (replies is None and told[1:] == [b"RESET", told[2]] and told[2] in (1, 2))
+    client.assert_closed()
+    place.await_gone()
+
+
 def test_much_behind_the_end_of_the_input(behind):
     """The name has to be settled before the rest, which is more than is read ahead."""
     with behind.connect() as client:

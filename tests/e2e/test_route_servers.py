@@ -183,6 +183,29 @@ def test_blocking(several, client):
     assert client.read() == [b"q", b"other"]
 
 
+@pytest.mark.parametrize("resp", (2, 3))
+@pytest.mark.parametrize(
+    "rest, replies",
+    (
+        ([("SET", "a", 1), ("GET", "geo:a")], [OK, b"1"]),
+        ([("CLIENT", "REPLY", "SKIP"), ("SET", "a", 1), ("GET", "geo:a")], [b"1"]),
+    ),
+)
+def test_who_ends_its_stream_behind_wait(several, client, resp, rest, replies):
+    """What is for the other server has to wait for it, and is carried out all the same."""
+    assert client("HELLO", resp)
+    assert client("SET", "geo:a", 1) == OK
+    several.redis["geo"].signal(signal.SIGSTOP)
+    client.send(b"".join(encode(*command) for command in [("SET", "geo:a", 1), ("WAIT", 0, 0), *rest]))
+    client.shutdown_write()
+    # It has seen the end by then.
+    several.stat("clients_connected")
+    several.redis["geo"].signal(signal.SIGCONT)
+    assert client.read_many(2 + len(replies)) == [OK, 0, *replies]
+    client.assert_closed()
+    assert keys_at(several, "default") == [b"a"]
+
+
 def test_pubsub_is_at_the_own_server(several, client):
     subscriber = several.connect("default")
     assert subscriber("SUBSCRIBE", "geo:channel") == [b"subscribe", b"geo:channel", 1]
