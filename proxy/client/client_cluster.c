@@ -13,6 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* So far apart are the slots of two clients that come one after the other, for their scripts without keys. */
+#define SLOTS_APART 4093
+
 /* ---- where to ---- */
 
 /* Whether Redis would miss the request that is answered here: it is sent another in its place. */
@@ -115,6 +118,21 @@ static void go_anywhere(struct client *client, const struct command *command, co
     }
 }
 
+/* Any node will do for a script without keys, too; but what it writes WAIT is about, and home may be at another node by
+ * then. So it goes to the owner of a slot, which is the same one for all scripts of the client. */
+static void go_by_client(struct client *client, const struct command *command, const struct request *request,
+                         struct session_route *route)
+{
+    bool is_free = client->exclusive == NULL || session_may_leave_node(client);
+    bool is_script = command != NULL && command->kind == COMMAND_EVAL;
+
+    if (is_script && is_free && route->way == NULL && !client->session.sent_transaction) {
+        go_to_slot(client, route, (uint16_t)(client->id * SLOTS_APART % CLUSTER_SLOTS));
+    } else {
+        go_anywhere(client, command, request, route);
+    }
+}
+
 /* To the node of its keys. What a policy says in its place is another command, with its keys elsewhere. */
 static void go_by_keys(struct client *client, const struct command *command, const struct request *request,
                        struct session_route *route)
@@ -131,7 +149,7 @@ static void go_by_keys(struct client *client, const struct command *command, con
     } else if (keys.has_key) {
         go_to_slot(client, route, keys.slot);
     } else {
-        go_anywhere(client, command, request, route);
+        go_by_client(client, command, request, route);
     }
 }
 

@@ -20,12 +20,12 @@ static uint64_t bit_of(const struct cluster_way *way)
     return way->number < WAY_BITS ? (uint64_t)1 << way->number : OTHERS;
 }
 
-/* Without keys it is home that has it, which most often is no write. */
+/* Without keys it is home that has it, which most often is no write, unless it is a script. */
 static bool may_write(const struct command *command, const struct cluster_way *way)
 {
     uint32_t harmless = CATEGORY_READ | CATEGORY_CONNECTION | CATEGORY_PUBSUB | CATEGORY_TRANSACTION | CATEGORY_ADMIN;
 
-    if (command != NULL && (command->categories & CATEGORY_WRITE) != 0) {
+    if (command != NULL && ((command->categories & CATEGORY_WRITE) != 0 || command->kind == COMMAND_EVAL)) {
         return true;
     }
     return way != NULL && (command == NULL || (command->categories & harmless) == 0);
