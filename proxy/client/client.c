@@ -55,6 +55,7 @@ static void free_closed(struct reactor_task *task)
         client_forget_channels(client);
         client_subscriber_free(client);
         client_forget_deferred(client);
+        client_asked_forget(client);
         free(client->name);
         free(client->library_name);
         free(client->library_version);

@@ -133,15 +133,29 @@ static void go_by_client(struct client *client, const struct command *command, c
     }
 }
 
+/* False: Redis is asked, or what is under way has to be answered first. */
+static bool find_keys(struct client *client, const struct command *command, const struct request *request,
+                      struct session_route *route, struct client_keys *keys)
+{
+    if (command != NULL && command->keys == COMMAND_KEYS_ASKED) {
+        return client_asked_keys(client, command, request->sent, route, keys);
+    }
+    *keys = client_keys_of(command, request->sent);
+    return true;
+}
+
 /* To the node of its keys. What a policy says in its place is another command, with its keys elsewhere. */
 static void go_by_keys(struct client *client, const struct command *command, const struct request *request,
                        struct session_route *route)
 {
     bool is_translated = request->interest->translator != 0;
     const struct command *said = is_translated ? client_command_of(client->service, request->sent) : command;
-    struct client_keys keys = client_keys_of(said, request->sent);
+    struct client_keys keys;
     bool may_split = client->service->settings.splits && !client->session.sent_transaction;
 
+    if (!find_keys(client, said, request, route, &keys)) {
+        return;
+    }
     if (keys.is_split && may_split && cluster_split_can(command)) {
         route->splits = true;
     } else if (keys.is_split) {

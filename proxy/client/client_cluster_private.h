@@ -4,6 +4,7 @@
  *   client_cluster.c      to which node a request goes
  *   client_elsewhere.c    … or to which other server of the process
  *   client_keys.c         … by which keys
+ *   client_asked.c        … that only Redis finds
  *   client_redirect*.c    what nodes send elsewhere (client_redirect_private.h)
  *   client_spread.c       what several nodes have to be asked
  *   client_hush.c         replies that nobody wants
@@ -111,6 +112,15 @@ struct client_keys {
 struct client_keys client_keys_of(const struct command *command, struct slice frame);
 /* The command of a frame that was sent; NULL: it is not known. */
 const struct command *client_command_of(const struct client_service *service, struct slice frame);
+
+/* ---- client_asked.c ---- */
+
+/* The keys of the request at hand, a whole one of a COMMAND_KEYS_ASKED. False: the route says for what the client has
+ * to wait, and the request is to be planned again then. */
+bool client_asked_keys(struct client *client, const struct command *command, struct slice request,
+                       struct session_route *route, struct client_keys *keys);
+/* The client is closed. */
+void client_asked_forget(struct client *client);
 
 /* ---- client_elsewhere.c: only where rules say that keys are at other servers ---- */
 

@@ -21,7 +21,8 @@ enum client_wait {
     CLIENT_WAIT_QUIET, /* until the requests under way are answered: the next one goes another way */
     CLIENT_WAIT_LANE,  /* until the lane takes bytes (again) */
     CLIENT_WAIT_ROOM,  /* until less is kept of those under way */
-    CLIENT_WAIT_NAME,  /* until Redis has told which command it is */
+    CLIENT_WAIT_NAME,  /* until Redis has told which command it is … */
+    CLIENT_WAIT_KEYS,  /* … or where its keys are */
     CLIENT_WAIT_POLICY /* held */
 };
 
@@ -32,6 +33,16 @@ enum client_lookup {
     CLIENT_LOOKUP_FOUND,
     CLIENT_LOOKUP_ABSENT, /* it has no such command */
     CLIENT_LOOKUP_UNSAID
+};
+
+/* What Redis has told of the keys of the request at hand, which only it finds. */
+enum client_asked {
+    CLIENT_ASKED_NOT,
+    CLIENT_ASKED_UNDER_WAY,
+    CLIENT_ASKED_NO_KEY,
+    CLIENT_ASKED_SLOT,  /* all of them are of asked_slot */
+    CLIENT_ASKED_SPLIT, /* they are of several slots */
+    CLIENT_ASKED_UNSAID
 };
 
 /* Whether a client wants to be told when it is to go elsewhere. */
@@ -138,7 +149,10 @@ struct client {
     struct client_channels *channels;        /* the names that it has subscribed to; NULL: none */
     struct client_subscriber *subscriber;    /* its subscriptions, where they have lanes of their own; NULL: none */
     struct client_deferred *deferred;        /* what was said in MULTI before its first key; NULL: nothing */
-    struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
+    enum client_asked asked;                 /* see client_asked.c */
+    uint16_t asked_slot;
+    struct client_question *question;   /* under way; NULL: none is */
+    struct client_redirects *redirects; /* those that nodes have sent elsewhere; NULL: none */
     /* Where replicas may be read from: */
     size_t reads_at;          /* the number of the way that it reads from; 0: none yet */
     enum conf_reads reads_by; /* who may answer what is under way, if that is at replicas */

@@ -185,6 +185,10 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     if (!hold(client, run, error, request, &held)) {
         return true;
     }
+    if (kind != REDIRECT_LATER && !held->keys.has_key && !is_doubtful) {
+        /* Of one that was sent without its keys being known, the node has found them. */
+        held->keys = (struct client_keys){.has_key = true, .slot = there.slot};
+    }
     held->redirects += kind != REDIRECT_LATER && !is_unknown;
     held->was_asked = held->asks;
     held->asks = kind == REDIRECT_ASK && !is_unknown;

@@ -378,6 +378,7 @@ static enum client_outcome end_whole(struct client *client, const struct request
     if (outcome == CLIENT_TAKEN) {
         if (!request->is_batched) {
             stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
+            client->asked = CLIENT_ASKED_NOT;
         }
         client->admitted = false;
         client->withholds = false;

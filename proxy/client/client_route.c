@@ -130,6 +130,11 @@ static enum client_outcome carry_out(struct client *client, struct session_route
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);
         return CLIENT_WAITS;
     }
+    if (route->answer == SESSION_ASKS) {
+        session_drop_route(client, route);
+        (void)client_wait_for(client, CLIENT_WAIT_KEYS);
+        return CLIENT_WAITS;
+    }
     if (route->answer == SESSION_ANSWER_HERE) {
         client_answer_route(client, route);
         return CLIENT_TAKEN;

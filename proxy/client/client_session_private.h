@@ -20,7 +20,8 @@
 enum session_answer {
     SESSION_FORWARD,     /* to the lane in *route */
     SESSION_ANSWER_HERE, /* route->text is the reply (empty: none) */
-    SESSION_LATER,       /* to be planned again when the client's requests are answered */
+    SESSION_LATER,       /* to be planned again when the client's requests are answered … */
+    SESSION_ASKS,        /* … or when Redis has told where its keys are */
     SESSION_REFUSE,      /* the same, in place of what Redis would do: it spoils a transaction */
     SESSION_CLOSE        /* close the client without a word; route->text says why */
 };

@@ -460,6 +460,7 @@ void command_visit_slotted(const struct command *command, struct slice frame, co
         return;
     switch (command->keys) {
     case COMMAND_KEYS_RANGE:
+    case COMMAND_KEYS_ASKED:
         visit_range(command, &keys);
         break;
     case COMMAND_KEYS_COUNTED:

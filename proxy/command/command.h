@@ -48,7 +48,8 @@ enum command_keys {
     COMMAND_KEYS_SORT,    /* argument 1, and the one behind STORE: SORT, GEORADIUS and GEORADIUSBYMEMBER (STOREDIST);
                              and patterns of keys: SORT and SORT_RO */
     COMMAND_KEYS_MIGRATE, /* argument 3, or all behind KEYS if it is empty */
-    COMMAND_KEYS_SPECS    /* as the server says: of struct specified_command only (command_specs.h) */
+    COMMAND_KEYS_SPECS,   /* as the server says: of struct specified_command only (command_specs.h) */
+    COMMAND_KEYS_ASKED    /* only the server knows, request by request (control_keys.h); else as RANGE */
 };
 
 /* Redis' ACL categories as bits (ACL CAT). */

@@ -266,6 +266,17 @@ void control_call_as(struct control *control, struct profile *profile, int argum
     }
 }
 
+void control_send_as(struct control *control, struct profile *profile, struct slice request, control_callback *callback,
+                     void *context)
+{
+    struct call *call = call_new(control, callback, context);
+
+    if (call != NULL) {
+        call->profile = profile;
+        call_send(call, request.data, request.length);
+    }
+}
+
 /* EVALSHA digest or EVAL text, then the number of keys, the keys and the arguments. */
 static void send_script(struct call *call, const char *verb, const char *body, size_t body_length)
 {

@@ -2,8 +2,11 @@
 
 #include <string.h>
 
-/* The place of the key specifications in an entry. */
+/* The places of its flags, its first key, its key specifications and its subcommands in an entry. */
+#define FLAGS_AT 2
+#define FIRST_KEY_AT 3
 #define SPECS_AT 8
+#define SUBCOMMANDS_AT 9
 /* No command has so many arguments that are not keys. */
 #define PLACE_MAX 1024
 
@@ -27,17 +30,21 @@ static const redisReply *find(const redisReply *pairs, const char *name)
     return NULL;
 }
 
-static bool has_flag(const redisReply *spec, const char *flag)
+static bool has_text(const redisReply *texts, const char *text)
 {
-    const redisReply *flags = find(spec, "flags");
-    bool is_list = flags != NULL && flags->type == REDIS_REPLY_ARRAY;
+    bool is_list = texts != NULL && texts->type == REDIS_REPLY_ARRAY;
 
-    for (size_t i = 0; is_list && i < flags->elements; i++) {
-        if (is_text(flags->element[i], flag)) {
+    for (size_t i = 0; is_list && i < texts->elements; i++) {
+        if (is_text(texts->element[i], text)) {
             return true;
         }
     }
     return false;
+}
+
+static bool has_flag(const redisReply *spec, const char *flag)
+{
+    return has_text(find(spec, "flags"), flag);
 }
 
 static bool read_place(const redisReply *pairs, const char *name, int32_t least, int32_t *place)
@@ -104,4 +111,24 @@ bool learned_keys_read(const redisReply *entry, struct command_specs *specs)
                    read_begin(told->element[i], spec) && read_range(told->element[i], spec);
     }
     return is_whole;
+}
+
+static bool has_keys(const redisReply *entry)
+{
+    bool is_entry = entry->type == REDIS_REPLY_ARRAY && entry->elements > SPECS_AT;
+
+    return is_entry && (entry->element[FIRST_KEY_AT]->integer != 0 || entry->element[SPECS_AT]->elements > 0 ||
+                        has_text(entry->element[FLAGS_AT], "movablekeys"));
+}
+
+bool learned_keys_of_subcommands(const redisReply *entry)
+{
+    const redisReply *told = entry->elements > SUBCOMMANDS_AT ? entry->element[SUBCOMMANDS_AT] : NULL;
+    bool is_list = told != NULL && told->type == REDIS_REPLY_ARRAY;
+    bool have_keys = false;
+
+    for (size_t i = 0; is_list && i < told->elements && !have_keys; i++) {
+        have_keys = has_keys(told->element[i]);
+    }
+    return have_keys;
 }

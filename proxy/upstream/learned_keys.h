@@ -10,5 +10,7 @@
 
 /* Reads the entry of a command. False: it does not say where all the keys are, or by more than there is room for. */
 bool learned_keys_read(const redisReply *entry, struct command_specs *specs);
+/* Whether some of its subcommands have keys: where, only the server finds. */
+bool learned_keys_of_subcommands(const redisReply *entry);
 
 #endif

@@ -196,6 +196,16 @@ static enum command_kind kind_of(const redisReply *entry)
     return has_subcommands ? COMMAND_CONTAINER : COMMAND_ORDINARY;
 }
 
+static enum command_keys keys_of(const redisReply *entry, struct command_specs *specs)
+{
+    bool is_movable = has_flag(entry->element[2], "movablekeys");
+
+    if (is_movable && learned_keys_read(entry, specs)) {
+        return COMMAND_KEYS_SPECS;
+    }
+    return is_movable || learned_keys_of_subcommands(entry) ? COMMAND_KEYS_ASKED : COMMAND_KEYS_RANGE;
+}
+
 /* One entry of COMMAND INFO: name, arity, flags, first key, last key, step, … The name is that which the command has by
  * nature; asked: the one that the server has given it. */
 static bool server_info_one(struct server_info *server_info, const redisReply *entry, struct slice asked)
@@ -221,9 +231,7 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
     command->first_key = key_position(entry->element[3]);
     command->last_key = key_position(entry->element[4]);
     command->key_step = key_position(entry->element[5]);
-    if (has_flag(flags, "movablekeys") && learned_keys_read(entry, &learned->told.specs)) {
-        command->keys = COMMAND_KEYS_SPECS;
-    }
+    command->keys = keys_of(entry, &learned->told.specs);
     command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
     server_info->commands[server_info->count++] = learned;
     if (learned->renamed != NULL) {

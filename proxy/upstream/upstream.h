@@ -53,6 +53,7 @@ struct profile {
     char *greeting;
     size_t greeting_length;
     size_t greeting_id_length;   /* of what asks for the node's id, behind that; 0: it is not asked */
+    int64_t no_key_questions_us; /* when Redis has said last that the user may not ask for keys; 0: it has not */
     bool may_not_ask_id;         /* Redis has said so: it is not asked again, as Redis writes down who was refused */
     size_t greeting_tail_length; /* of what only shared lanes say, at its end: a name, and PING */
     uint32_t greeting_replies;
