@@ -6,7 +6,8 @@
  *
  * A part is a request as any other: it waits, is redirected, is lost as these are. Parts go over shared lanes, so that
  * they keep their order among the client's requests of each slot; but what must not share a lane (scripts) has one of
- * its own at each node, which goes back to the pool behind a fence.
+ * its own at each node, which goes back to the pool behind a fence. If that node is gone before the part was sent, and
+ * another one has its slots, the part goes there.
  */
 #include "client/client_cluster_private.h"
 
@@ -24,20 +25,25 @@
 
 /* One part. */
 struct part {
-    struct lane *lane; /* of its own; NULL: it has none, or no more */
-    char *reply;       /* whole; NULL: it was not taken yet */
+    struct lane *lane; /* of its own; NULL: it has none, or no more. The first member: lanes know it */
+    struct spread *spread;
+    const struct cluster_way *way; /* of the lane of its own; NULL: home */
+    int32_t slot;                  /* one that the node there had; CLUSTER_NOBODY: it had none */
+    char *reply;                   /* whole; NULL: it was not taken yet */
     size_t length;
 };
 
 struct spread {
     struct client_service *service;
-    uint32_t references; /* runs */
+    struct client *client; /* it goes before its client does */
+    uint32_t references;   /* runs */
     const struct cluster_plan *plan;
     struct cluster_split *split; /* NULL: it is not taken apart */
     bool is_scan;
     struct cluster_cursor cursor;    /* where SCAN goes on */
     struct expected_reply *expected; /* what the reply as a whole will mean; NULL: nothing */
-    bool waits;                      /* it is a WAIT, of what the client has written */
+    bool waits;                      /* it is a WAIT, of what the client has written … */
+    bool is_gone;                    /* … of which nobody knows any more what became of a part */
     uint32_t count;
     uint32_t most;      /* that there is room for */
     struct part *parts; /* they do not move: lanes know them */
@@ -52,6 +58,7 @@ static struct spread *spread_new(struct client *client, const struct cluster_pla
 
     if (spread != NULL) {
         spread->service = client->service;
+        spread->client = client;
         spread->plan = plan;
     }
     return spread;
@@ -121,6 +128,67 @@ void client_spread_lost(struct run *run)
     }
 }
 
+/* The lowest slot that is there, or CLUSTER_NOBODY. */
+static int32_t slot_at(const struct cluster_ways *ways, const struct cluster_way *way)
+{
+    int32_t slot = 0;
+
+    while (slot < CLUSTER_SLOTS && (way == NULL || ways->owner[slot] != (int16_t)way->number)) {
+        slot++;
+    }
+    return slot < CLUSTER_SLOTS ? slot : CLUSTER_NOBODY;
+}
+
+/* Whether another part is for that node. */
+static bool is_asked(const struct spread *spread, const struct cluster_way *way)
+{
+    bool is = false;
+
+    for (uint32_t i = 0; i < spread->count && !is; i++) {
+        is = spread->parts[i].way == way;
+    }
+    return is;
+}
+
+/*
+ * A node has lost slots, and the part was not sent to it yet. If it has none any more, the part is for who has taken
+ * over; if that has a part of its own, it is answered by an error, as a part on a shared lane is. What WAIT is about is
+ * at nobody then.
+ */
+static void on_reroute(void *owner)
+{
+    struct part *part = owner;
+    struct spread *spread = part->spread;
+    struct client *client = spread->client;
+    const struct cluster_ways *ways = client->service->cluster;
+
+    if (part->way == NULL || cluster_way_is_master(ways, part->way)) {
+        return;
+    }
+    const struct cluster_way *way = part->slot != CLUSTER_NOBODY ? cluster_way_of(ways, (uint16_t)part->slot) : NULL;
+    bool goes_on = !spread->waits && way != NULL && !is_asked(spread, way);
+    struct profile *there = goes_on ? client_profile_at(client, way) : NULL;
+    if (there != NULL) {
+        part->way = way;
+        client_written_goes(client, way);
+        upstream_carry_exclusive(part->lane, there);
+        return;
+    }
+    if (spread->waits) {
+        spread->is_gone = true;
+        client_written_begin_anew(client);
+    }
+    lane_close(part->lane, "the node is gone, and was not reached before");
+}
+
+static const struct lane_owner part_owner = {
+    .bytes = lane_unheard_bytes,
+    .frame = lane_unheard_frame,
+    .broken = lane_unheard_broken,
+    .reroute = on_reroute,
+    .writable = lane_unheard_writable,
+};
+
 /* The lane for a part. NULL when memory is short. */
 static struct lane *part_lane(struct client *client, struct part *part, const struct cluster_way *way, bool own)
 {
@@ -129,7 +197,9 @@ static struct lane *part_lane(struct client *client, struct part *part, const st
     if (profile == NULL || !own) {
         return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
     }
-    part->lane = upstream_take_exclusive(profile, false, &lane_unheard_owner, &part->lane);
+    part->way = way;
+    part->slot = slot_at(client->service->cluster, way);
+    part->lane = upstream_take_exclusive(profile, false, &part_owner, part);
     return part->lane;
 }
 
@@ -161,6 +231,7 @@ static bool send_part(struct client *client, struct spread *spread, const struct
     if (run == NULL) {
         return false;
     }
+    spread->parts[spread->count].spread = spread;
     struct lane *lane = part_lane(client, &spread->parts[spread->count], way, own);
     spread->count++;
     bool is_behind = lane != NULL && (!spread->waits || session_write_nothing(client, lane));
@@ -516,7 +587,7 @@ static void write_whole(struct spread *spread, FILE *out)
 {
     struct slice replies[CLUSTER_NODES_MAX + 1];
 
-    if (has_stepped_down(spread)) {
+    if (spread->is_gone || has_stepped_down(spread)) {
         fputs(none_of(spread->plan), out);
     } else if (spread->split != NULL) {
         for (uint32_t i = 0; i < spread->count; i++) {

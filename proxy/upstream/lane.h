@@ -99,6 +99,11 @@ struct lane_owner {
 /* For an exclusive lane on which nothing but replies is waited for. The owner is where its address is (struct lane **);
  * what answers nothing makes it dirty. A lane that has broken was told of to its runs alone. */
 extern const struct lane_owner lane_unheard_owner;
+/* What it consists of, for those who do the same, and some more: their owner begins with that address. */
+void lane_unheard_bytes(void *owner, const char *data, size_t length);
+bool lane_unheard_frame(void *owner, const struct resp_reply *reply);
+void lane_unheard_broken(void *owner, const char *why);
+void lane_unheard_writable(void *owner);
 
 /* Somebody who waits for a congested shared lane to take bytes again; embedded in who waits. */
 struct lane_waiter {

@@ -2,7 +2,7 @@
 #include "upstream/lane.h"
 
 /* Pushes are for nobody: nothing was asked for that has any. */
-static void on_bytes(void *owner, const char *data, size_t length)
+void lane_unheard_bytes(void *owner, const char *data, size_t length)
 {
     (void)owner;
     (void)data;
@@ -10,7 +10,7 @@ static void on_bytes(void *owner, const char *data, size_t length)
 }
 
 /* What is neither a push nor an answer is the rest of an error in several lines. */
-static bool on_frame(void *owner, const struct resp_reply *reply)
+bool lane_unheard_frame(void *owner, const struct resp_reply *reply)
 {
     struct lane *const *lane = owner;
 
@@ -19,20 +19,20 @@ static bool on_frame(void *owner, const struct resp_reply *reply)
 }
 
 /* Its runs were told before. */
-static void on_broken(void *owner, const char *why)
+void lane_unheard_broken(void *owner, const char *why)
 {
     (void)owner;
     (void)why;
 }
 
-static void on_writable(void *owner)
+void lane_unheard_writable(void *owner)
 {
     (void)owner;
 }
 
 const struct lane_owner lane_unheard_owner = {
-    .bytes = on_bytes,
-    .frame = on_frame,
-    .broken = on_broken,
-    .writable = on_writable,
+    .bytes = lane_unheard_bytes,
+    .frame = lane_unheard_frame,
+    .broken = lane_unheard_broken,
+    .writable = lane_unheard_writable,
 };

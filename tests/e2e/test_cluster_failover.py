@@ -3,6 +3,7 @@
 import pytest
 
 from e2e.test_cluster_path import Counting
+from harness.admin import stats
 from harness.cluster import Cluster, tag_of
 from harness.resp import OK, Error, wait_for
 
@@ -81,3 +82,49 @@ def test_a_node_that_is_down_harms_its_own_slots_only(cluster, make_headgate):
     # The client whose request was under way is closed; who comes later is told so.
     wait_for(lambda: isinstance(headgate.connect()("GET", here), Error), 60, "an error for what is gone")
     assert other("GET", there) == b"1"
+
+
+def kill_owner(cluster, headgate, slot):
+    """Headgate knows that it cannot be reached, and not yet that another takes over."""
+    lost = cluster.owner(slot)
+    lost.kill()
+    wait_for(lambda: int(stats(headgate)["lanes_failed_total"]) > 0, what="attempts to reach it")
+    return lost
+
+
+LIBRARY = "#!lua name=lib\nredis.register_function('f', function() return 7 end)"
+
+
+def test_what_is_loaded_everywhere_is_at_who_takes_over(cluster, make_headgate, pool):
+    """A master has died, and was not reached any more: its part is for the one in its place."""
+    headgate = make_headgate(cluster.url(), pool=pool, upstream_wait="10m")
+    headgate.await_log("3 of them masters with slots")
+    key = f"{{{tag_of(500)}}}key"
+    with headgate.connect() as client:
+        assert client("SET", key, 1) == OK
+    lost = kill_owner(cluster, headgate, 500)
+    loads, library = headgate.connect(), headgate.connect()
+    loads.request("SCRIPT", "LOAD", "return 9")
+    library.request("FUNCTION", "LOAD", LIBRARY)
+    cluster.await_failover(lost)
+    for client in (loads, library):
+        client.socket.settimeout(30)
+    digest = loads.read()
+    assert library.read() == b"lib"
+    assert loads("EVALSHA", digest, 1, key) == 9
+    assert library("FCALL", "f", 1, key) == 7
+
+
+def test_wait_of_a_node_that_has_gone(cluster, make_headgate, pool):
+    """Nobody knows what has become of what was written there."""
+    headgate = make_headgate(cluster.url(), pool=pool, upstream_wait="10m")
+    headgate.await_log("3 of them masters with slots")
+    client = headgate.connect()
+    assert [client("SET", f"{{{tag_of(slot)}}}key", 1) for slot in (500, 6000)] == [OK, OK]
+    assert client("WAIT", 1, 20000) == 1
+    lost = kill_owner(cluster, headgate, 500)
+    client.request("WAIT", 1, 0)
+    cluster.await_failover(lost)
+    client.socket.settimeout(30)
+    assert client.read() == 0
+    assert client("SET", f"{{{tag_of(6000)}}}key", 1) == OK
