@@ -70,7 +70,7 @@
     X(PUSHES_DROPPED, "Upstream", "pushes_dropped_total", COUNTER, "pushes for nobody, on lanes in RESP3")             \
     X(REDIRECTS, "Upstream", "redirects_total", COUNTER, "requests that a node of a cluster did not serve")            \
     X(REDIRECTS_ENDED, "Upstream", "redirects_ended_total", COUNTER, "of these, answered by the error")                \
-    X(KEYS_ASKED, "Upstream", "keys_asked_total", COUNTER, "requests of whose keys a cluster was asked")               \
+    X(KEYS_ASKED, "Upstream", "keys_asked_total", COUNTER, "requests of whose keys Redis was asked")                   \
     X(EXCLUSIVE_TAKEN, "Upstream", "exclusive_taken_total", COUNTER, "times a client took an exclusive lane")          \
     X(EXCLUSIVE_RETURNED, "Upstream", "exclusive_returned_total", COUNTER, "times one went back to the pool, clean")   \
     X(ACCESS_LOOKS, "Upstream", "access_looks_total", COUNTER, "connections that looked if Redis wants a password")    \

@@ -19,7 +19,19 @@ struct client_question {
 
 /* ---- asking ---- */
 
-static enum client_asked slot_of(const redisReply *keys, uint16_t *slot)
+/* Its slot; where keys are at other servers of the process, the number of the way there + 1, 0: home. */
+static uint16_t place_of(const struct client *client, struct slice key)
+{
+    const struct cluster_way *way;
+
+    if (!client->service->cluster->is_by_key) {
+        return cluster_slot_of(key);
+    }
+    way = client_service_way_of(client->service, key);
+    return way != NULL ? (uint16_t)(way->number + 1) : 0;
+}
+
+static enum client_asked find_place(struct client *client, const redisReply *keys)
 {
     enum client_asked found = CLIENT_ASKED_NO_KEY;
 
@@ -28,10 +40,10 @@ static enum client_asked slot_of(const redisReply *keys, uint16_t *slot)
         if (key->type != REDIS_REPLY_STRING) {
             return CLIENT_ASKED_UNSAID;
         }
-        uint16_t other = cluster_slot_of((struct slice){key->str, key->len});
-        bool is_split = found == CLIENT_ASKED_SLOT && other != *slot;
-        found = is_split ? CLIENT_ASKED_SPLIT : CLIENT_ASKED_SLOT;
-        *slot = other;
+        uint16_t place = place_of(client, (struct slice){key->str, key->len});
+        bool is_split = found == CLIENT_ASKED_PLACE && place != client->asked_place;
+        found = is_split ? CLIENT_ASKED_SPLIT : CLIENT_ASKED_PLACE;
+        client->asked_place = place;
     }
     return found;
 }
@@ -46,9 +58,7 @@ static void answered(void *context, const redisReply *keys, bool none)
         return;
     }
     client->question = NULL;
-    client->asked = none           ? CLIENT_ASKED_NO_KEY
-                    : keys == NULL ? CLIENT_ASKED_UNSAID
-                                   : slot_of(keys, &client->asked_slot);
+    client->asked = none ? CLIENT_ASKED_NO_KEY : keys == NULL ? CLIENT_ASKED_UNSAID : find_place(client, keys);
     if (client_wait_is_over(client, CLIENT_WAIT_KEYS)) {
         client_want_flush(client);
     }
@@ -86,14 +96,13 @@ static bool waits(struct client *client, struct session_route *route, enum sessi
     return false;
 }
 
-bool client_asked_keys(struct client *client, const struct command *command, struct slice request,
-                       struct session_route *route, struct client_keys *keys)
+bool client_asked_keys(struct client *client, const struct request *request, struct session_route *route)
 {
     /* What is part of a transaction has its order by that. */
     bool goes_alone = !client->session.sent_transaction;
 
     if (client->asked == CLIENT_ASKED_NOT) {
-        ask(client, request);
+        ask(client, request->frame);
     }
     if (client->asked == CLIENT_ASKED_UNDER_WAY) {
         return waits(client, route, SESSION_ASKS);
@@ -102,10 +111,5 @@ bool client_asked_keys(struct client *client, const struct command *command, str
         return waits(client, route, SESSION_LATER);
     }
     route->barrier = route->barrier || goes_alone;
-    bool is_said = client->asked != CLIENT_ASKED_UNSAID;
-    *keys = is_said ? (struct client_keys){.has_key = client->asked != CLIENT_ASKED_NO_KEY,
-                                           .is_split = client->asked == CLIENT_ASKED_SPLIT,
-                                           .slot = client->asked_slot}
-                    : client_keys_of(command, request);
     return true;
 }

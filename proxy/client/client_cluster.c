@@ -137,10 +137,18 @@ static void go_by_client(struct client *client, const struct command *command, c
 static bool find_keys(struct client *client, const struct command *command, const struct request *request,
                       struct session_route *route, struct client_keys *keys)
 {
-    if (command != NULL && command->keys == COMMAND_KEYS_ASKED) {
-        return client_asked_keys(client, command, request->sent, route, keys);
+    bool is_asked = command != NULL && command->keys == COMMAND_KEYS_ASKED;
+
+    if (is_asked && !client_asked_keys(client, request, route)) {
+        return false;
     }
-    *keys = client_keys_of(command, request->sent);
+    if (is_asked && client->asked != CLIENT_ASKED_UNSAID) {
+        *keys = (struct client_keys){.has_key = client->asked != CLIENT_ASKED_NO_KEY,
+                                     .is_split = client->asked == CLIENT_ASKED_SPLIT,
+                                     .slot = client->asked_place};
+    } else {
+        *keys = client_keys_of(command, request->sent);
+    }
     return true;
 }
 

@@ -115,10 +115,9 @@ const struct command *client_command_of(const struct client_service *service, st
 
 /* ---- client_asked.c ---- */
 
-/* The keys of the request at hand, a whole one of a COMMAND_KEYS_ASKED. False: the route says for what the client has
- * to wait, and the request is to be planned again then. */
-bool client_asked_keys(struct client *client, const struct command *command, struct slice request,
-                       struct session_route *route, struct client_keys *keys);
+/* Asks for the keys of a whole request of a COMMAND_KEYS_ASKED; client->asked says what was told. False: the route says
+ * for what the client has to wait, and the request is to be planned again then. */
+bool client_asked_keys(struct client *client, const struct request *request, struct session_route *route);
 /* The client is closed. */
 void client_asked_forget(struct client *client);
 

@@ -16,14 +16,6 @@ struct key_search {
     bool is_split; /* another key goes elsewhere */
 };
 
-const struct cluster_way *client_service_way_of(const struct client_service *service, struct slice key)
-{
-    const struct cluster_ways *ways = service->cluster;
-    size_t server = service->chain != NULL ? chain_server_of(service->chain, key) : 0;
-
-    return server > 0 && server <= ways->count ? ways->ways[server - 1] : NULL;
-}
-
 static bool note_key(void *context, struct slice key, uint32_t index)
 {
     struct key_search *search = context;
@@ -102,18 +94,39 @@ static bool is_stranger_there(const struct client *client, const struct cluster_
     return there != NULL && there->needs_password;
 }
 
+/* False: Redis is asked, or what is under way has to be answered first. */
+static bool find_keys(struct client *client, const struct command *command, const struct request *request,
+                      struct session_route *route, struct key_search *search)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+    bool is_asked = command->keys == COMMAND_KEYS_ASKED;
+    struct slice frame = request->interest->translator != 0 ? request->sent : request->frame;
+
+    if (is_asked && !client_asked_keys(client, request, route)) {
+        return false;
+    }
+    if (is_asked && client->asked != CLIENT_ASKED_UNSAID) {
+        search->has_key = client->asked != CLIENT_ASKED_NO_KEY;
+        search->is_split = client->asked == CLIENT_ASKED_SPLIT;
+        search->way = client->asked_place > 0 ? ways->ways[client->asked_place - 1] : NULL;
+        return true;
+    }
+    command_visit_keys(command, frame, note_key, search);
+    command_visit_patterns(command, frame, note_pattern, search);
+    return true;
+}
+
 void client_elsewhere_route(struct client *client, const struct command *command, const struct request *request,
                             struct session_route *route)
 {
     struct key_search search = {.service = client->service};
     bool is_translated = request->interest->translator != 0;
-    struct slice frame = is_translated ? request->sent : request->frame;
-    const struct command *said = is_translated ? client_command_of(client->service, frame) : command;
-
+    const struct command *said = is_translated ? client_command_of(client->service, request->sent) : command;
     /* Who has yet to authenticate hears so from the own server. */
-    if (said != NULL && !client->profile->needs_password) {
-        command_visit_keys(said, frame, note_key, &search);
-        command_visit_patterns(said, frame, note_pattern, &search);
+    bool may_have_keys = said != NULL && !client->profile->needs_password;
+
+    if (may_have_keys && !find_keys(client, said, request, route, &search)) {
+        return;
     }
     if (search.is_split) {
         client_cluster_refuse(client, route, CLUSTER_CROSSSLOT);

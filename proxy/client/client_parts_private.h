@@ -40,8 +40,8 @@ enum client_asked {
     CLIENT_ASKED_NOT,
     CLIENT_ASKED_UNDER_WAY,
     CLIENT_ASKED_NO_KEY,
-    CLIENT_ASKED_SLOT,  /* all of them are of asked_slot */
-    CLIENT_ASKED_SPLIT, /* they are of several slots */
+    CLIENT_ASKED_PLACE, /* all of them are of asked_place */
+    CLIENT_ASKED_SPLIT, /* they are of several places */
     CLIENT_ASKED_UNSAID
 };
 
@@ -150,9 +150,9 @@ struct client {
     struct client_subscriber *subscriber;    /* its subscriptions, where they have lanes of their own; NULL: none */
     struct client_deferred *deferred;        /* what was said in MULTI before its first key; NULL: nothing */
     enum client_asked asked;                 /* see client_asked.c */
-    uint16_t asked_slot;
-    struct client_question *question;   /* under way; NULL: none is */
-    struct client_redirects *redirects; /* those that nodes have sent elsewhere; NULL: none */
+    uint16_t asked_place;                    /* a slot; where there is no cluster, the number of a server's way + 1 */
+    struct client_question *question;        /* under way; NULL: none is */
+    struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
     /* Where replicas may be read from: */
     size_t reads_at;          /* the number of the way that it reads from; 0: none yet */
     enum conf_reads reads_by; /* who may answer what is under way, if that is at replicas */
