@@ -21,6 +21,7 @@ struct question {
 
 static void end(struct question *question, const redisReply *keys, bool none)
 {
+    question->control->asked_bytes -= question->length;
     question->answered(question->context, keys, none);
     profile_release(question->asking);
     if (question->client != NULL) {
@@ -112,7 +113,8 @@ void control_ask_keys(struct control *control, struct profile *profile, struct s
                       control_keys_callback *answered, void *context)
 {
     size_t size = request.length + 64;
-    struct question *question = malloc(sizeof *question + size);
+    bool has_room = control->asked_bytes + size <= CONTROL_KEYS_UNDER_WAY_MAX;
+    struct question *question = has_room ? malloc(sizeof *question + size) : NULL;
 
     if (question == NULL) {
         answered(context, NULL, false);
@@ -124,5 +126,6 @@ void control_ask_keys(struct control *control, struct profile *profile, struct s
                                   .answered = answered,
                                   .context = context};
     question->length = write_question(request, question->text, size);
+    control->asked_bytes += question->length;
     ask(question);
 }

@@ -13,6 +13,8 @@
 
 /* A longer request is not asked about: it would be sent twice. Bytes. */
 #define CONTROL_KEYS_MAX ((size_t)64 * 1024)
+/* Nor is anything while so much is: clients may have gone by the time that Redis answers. Bytes. */
+#define CONTROL_KEYS_UNDER_WAY_MAX ((size_t)4 * 1024 * 1024)
 
 /* keys: an array of texts; NULL: Redis did not say. none: the request has no keys, or Redis will refuse it. */
 typedef void control_keys_callback(void *context, const redisReply *keys, bool none);

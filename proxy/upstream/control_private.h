@@ -11,6 +11,7 @@ struct control {
     struct upstream *upstream;
     struct control_router router; /* its functions are NULL where there is no cluster */
     size_t under_way;
+    size_t asked_bytes; /* of the questions for keys that are under way */
 };
 
 #endif

@@ -206,6 +206,26 @@ def test_who_goes_away_while_redis_is_asked(cluster, headgate):
     cluster.await_agreement()
 
 
+def test_more_questions_than_there_is_room_for(cluster, headgate):
+    """Those that are not asked find their way by redirects."""
+    keys = [key for key, *_ in keys_of(cluster)]
+    with headgate.connect() as client:
+        assert client("FLUSHALL") == OK
+    clients = [headgate.connect() for _ in range(90)]
+    for node in cluster.masters:
+        node.pause()
+    for number, client in enumerate(clients):
+        client.send(encode("KEYED.INCR", "v" * 60_000, "KEY", keys[number % 3]))
+    wait_for(lambda: asked(headgate) >= 90, what="all to have asked")
+    for node in cluster.masters:
+        node.resume()
+    assert all(client.read() > 0 for client in clients)
+    with headgate.connect() as client:
+        assert [client("GET", key) for key in keys] == [b"30"] * 3
+    assert redirects(headgate) > 0
+    cluster.await_agreement()
+
+
 # ---- who asks ----
 
 
