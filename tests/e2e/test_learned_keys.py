@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from e2e.test_cluster_path import Counting
 from harness.admin import stats
 from harness.cluster import Cluster, tag_of
 from harness.resp import OK, QUEUED, Error, encode, wait_for
@@ -174,6 +175,36 @@ def test_a_slot_on_its_way(cluster, headgate):
         cluster.move_slot(slot, first)
         cluster.await_agreement()
         assert client("KEYED.INCR", "KEY", key) == 4
+
+
+class CountingByModule(Counting):
+    """Each second time by a command of whose keys Redis is asked."""
+
+    def _count(self, client, keys, seen):
+        commands = [(("INCR", key), ("KEYED.INCR", "KEY", key), ("INCR", key)) for key in keys]
+        replies = client.pipeline([command for three in commands for command in three])
+        for place, key in enumerate(keys):
+            told = replies[3 * place : 3 * place + 3]
+            assert told == [seen[key] + 1, seen[key] + 2, seen[key] + 3], (key, seen[key], told)
+            seen[key] += 3
+
+
+@pytest.mark.parametrize("count", (1, 4))
+def test_no_count_is_lost_or_doubled_while_slots_move(cluster, make_headgate, pool, count):
+    headgate = make_headgate(cluster.url(), pool=pool, threads=count)
+    slots = range(3000, 3006)
+
+    def keys_of(number):
+        return [f"{{{tag_of(slot)}}}{pool}{count}:{number}" for slot in slots]
+
+    first, second, third = cluster.masters
+    with CountingByModule(headgate.connect, 4, keys_of) as counting:
+        for node in (second, third, first):
+            counting.await_rounds(1)
+            cluster.reshard(slots, node)
+            cluster.await_agreement()
+        counting.await_rounds(2)
+    assert redirects(headgate) > 0
 
 
 def test_nobody_hears_the_replies_of_who_has_asked_for_none(cluster, headgate):
