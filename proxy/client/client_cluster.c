@@ -13,8 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* So far apart are the slots of two clients that come one after the other, for their scripts without keys. */
+/* So far apart are the slots of two clients that come one after the other, for their scripts without keys, and those
+ * that are tried for one. */
 #define SLOTS_APART 4093
+#define SLOTS_TRIED 16
 
 /* ---- where to ---- */
 
@@ -118,8 +120,23 @@ static void go_anywhere(struct client *client, const struct command *command, co
     }
 }
 
+/* The client's own one, or the next of some whose owner can be reached, as far as is known. */
+static uint16_t slot_for_scripts(const struct client *client)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+    uint64_t slot = client->id * SLOTS_APART;
+    bool is_out_of_reach = true;
+
+    for (int tries = 0; tries < SLOTS_TRIED && is_out_of_reach; tries++) {
+        slot += SLOTS_APART;
+        const struct cluster_way *way = cluster_way_of(ways, (uint16_t)(slot % CLUSTER_SLOTS));
+        is_out_of_reach = way != NULL && upstream_is_out_of_reach(way->upstream);
+    }
+    return (uint16_t)(slot % CLUSTER_SLOTS);
+}
+
 /* Any node will do for a script without keys, too; but what it writes WAIT is about, and home may be at another node by
- * then. So it goes to the owner of a slot, which is the same one for all scripts of the client. */
+ * then. So it goes to the owner of a slot. */
 static void go_by_client(struct client *client, const struct command *command, const struct request *request,
                          struct session_route *route)
 {
@@ -127,7 +144,7 @@ static void go_by_client(struct client *client, const struct command *command, c
     bool is_script = command != NULL && command->kind == COMMAND_EVAL;
 
     if (is_script && is_free && route->way == NULL && !client->session.sent_transaction) {
-        go_to_slot(client, route, (uint16_t)(client->id * SLOTS_APART % CLUSTER_SLOTS));
+        go_to_slot(client, route, slot_for_scripts(client));
     } else {
         go_anywhere(client, command, request, route);
     }

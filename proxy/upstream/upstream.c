@@ -321,6 +321,11 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
     upstream->lost_context = context;
 }
 
+bool upstream_is_out_of_reach(const struct upstream *upstream)
+{
+    return upstream->told && !upstream->reachable;
+}
+
 bool upstream_has_no_lanes(const struct upstream *upstream)
 {
     return LIST_EMPTY(&upstream->lanes);

@@ -82,6 +82,7 @@ def test_a_node_that_is_down_harms_its_own_slots_only(cluster, make_headgate):
     # The client whose request was under way is closed; who comes later is told so.
     wait_for(lambda: isinstance(headgate.connect()("GET", here), Error), 60, "an error for what is gone")
     assert other("GET", there) == b"1"
+    assert [headgate.connect()("EVAL", "return 1", 0) for _ in range(8)] == [1] * 8, "any node will do"
 
 
 def kill_owner(cluster, headgate, slot):
