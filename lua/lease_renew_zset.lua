@@ -44,7 +44,6 @@ elseif tonumber(found) ~= expected then
 end
 
 if score > expected then
-    -- The only one of the commands here that Redis may refuse for want of memory; then nothing was changed.
     local raised = {string.format('%.17g', score), member}
     for i = 5, #ARGV do
         if tonumber(redis.call('ZSCORE', key, ARGV[i]) or '') == expected then
@@ -52,6 +51,16 @@ if score > expected then
         end
     end
     local added = redis.pcall('ZADD', key, 'XX', unpack(raised))
+    -- Redis that is out of memory refuses it, as it could add members, unless the script has written before. What is
+    -- written here changes nothing: it removes what is not there. If that is refused, too, nothing was changed.
+    if type(added) == 'table' and string.find(added.err, 'OOM', 1, true) then
+        local nobody = member
+        repeat
+            nobody = nobody .. '-'
+        until not redis.call('ZSCORE', key, nobody)
+        redis.pcall('ZREM', key, nobody)
+        added = redis.pcall('ZADD', key, 'XX', unpack(raised))
+    end
     if type(added) == 'table' then
         return added
     end

@@ -77,6 +77,23 @@ Test(lease_zset, never_lowers_a_score)
     cr_assert_eq(score_of("lock", "me"), 100);
 }
 
+/* A score takes no memory: who holds a permit does not lose it because others have filled Redis. */
+Test(lease_zset, raises_a_score_while_redis_is_out_of_memory)
+{
+    struct runner runner = with_own_clock("lease_renew_zset");
+
+    set_permit("me", "100", NO_EXPIRY);
+    tell(ask("ZADD lock 7 me- 8 me--"));
+    tell(ask("CONFIG SET maxmemory 1"));
+    assert_error_begins(ask("ZADD lock XX 9 me--"), "OOM");
+    assert_answer(renew_permit(&runner, owner("me"), 200, 100, 9000, EPOCH), RENEWED, NO_EXPIRY, "out of memory");
+    tell(ask("CONFIG SET maxmemory 0"));
+    cr_assert_eq(score_of("lock", "me"), 200);
+    cr_assert_eq(score_of("lock", "me-"), 7);
+    cr_assert_eq(score_of("lock", "me--"), 8);
+    cr_assert_eq(integer_of(ask("ZCARD lock")), 4);
+}
+
 /* As clients write them: seconds with a fraction, ms, µs; the caller may write the same number otherwise. */
 Test(lease_zset, keeps_every_digit_of_a_score)
 {
