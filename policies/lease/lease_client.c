@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a Headgate calls the connections to its Redis that its clients share (upstream_profile.c). */
+#define SHARED_BY_CLIENTS "headgate"
+
 /* The address without its port: "10.0.0.1", "::1", "unix". */
 static void write_address(const struct sockaddr_storage *from, char *text, size_t size)
 {
@@ -76,6 +79,7 @@ void lease_client_join(struct lease_worker *worker, const struct policy_client *
     }
     free(client->text);
     client->text = describe(from);
+    client->is_shared = strcmp(from->name, SHARED_BY_CLIENTS) == 0;
     bool has_name = *from->name != '\0' && client->text != NULL && terms_with(worker, LEASE_OWNER_CLIENT) != NULL;
     struct lease_owner *before = client->named;
     if (!has_name && before == NULL && client->process == NULL && client->alone == NULL) {

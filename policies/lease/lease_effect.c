@@ -447,6 +447,15 @@ static bool may_own(const struct effect *effect)
            effect->outcome != LEASE_OUTCOME_NO && effect->outcome != LEASE_OUTCOME_REFUSED;
 }
 
+/* Whether it is behind another Headgate who takes it, and nobody could tell whether he lives. */
+static bool is_relayed(const struct effect *effect)
+{
+    const struct lease_client *client = effect->request->client;
+    bool by_process = client->is_relay && effect->request->terms.owner == LEASE_OWNER_PROCESS;
+
+    return may_own(effect) && (by_process || client->is_shared);
+}
+
 static void end_one(struct lease_worker *worker, struct lease_request *request, const struct lease_request *first,
                     const struct policy_reply *reply)
 {
@@ -474,6 +483,8 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
     if (request->flushes) {
         lease_registry_end_flush(worker->registry);
         lease_change_all_flushed(&effect);
+    } else if (is_relayed(&effect)) {
+        lease_owner_decline(worker, &request->terms);
     } else {
         apply(&effect);
     }

@@ -191,12 +191,39 @@ static void warn_of_untold(struct lease_worker *worker, const struct lease_terms
     warn_once(worker, terms, LEASE_OWNER_PROCESS, text);
 }
 
+void lease_owner_decline(struct lease_worker *worker, const struct lease_terms *terms)
+{
+    if (lease_registry_is_first_relayed(worker->registry)) {
+        worker->host->warn(worker->host->context, terms->rule,
+                           "a lock was taken by way of another Headgate: which of its clients has it, and whether that "
+                           "one lives, cannot be told here, so it is not renewed, and so for all like it; name the "
+                           "rule there; see \"Whose connections count\" in docs/leases.md");
+    }
+}
+
+/* The client turns out to be a Headgate: what it has taken ends with its lease. */
+static void decline_all(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms)
+{
+    struct lease *lease = client->alone != NULL ? LIST_FIRST(&client->alone->leases) : NULL;
+
+    client->is_relay = true;
+    while (lease != NULL) {
+        struct lease *next = LIST_NEXT(lease, of_owner);
+        if (lease->terms.owner == LEASE_OWNER_PROCESS) {
+            lease_owner_decline(worker, terms);
+            lease_end(worker, lease, LEASE_REASON_DROPPED);
+        }
+        lease = next;
+    }
+}
+
 void lease_owner_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms)
 {
     const struct policy_host *host = worker->host;
     struct policy_peer peer;
 
-    if (terms->owner != LEASE_OWNER_PROCESS || client->process != NULL || client->untold) {
+    bool is_known = client->process != NULL || client->untold || client->is_relay || client->is_shared;
+    if (terms->owner != LEASE_OWNER_PROCESS || is_known) {
         return;
     }
     bool told = host->find_peer(host->context, client->connection, true, &peer) == POLICY_PEER_TOLD;
@@ -205,7 +232,9 @@ void lease_owner_identify(struct lease_worker *worker, struct lease_client *clie
         return;
     }
     lease_registry_lock(worker->registry);
-    if (peer.pid != 0) {
+    if (peer.is_headgate) {
+        decline_all(worker, client, terms);
+    } else if (peer.pid != 0) {
         lease_owner_adopt(worker, client, join_process(worker, &peer));
     } else {
         client->untold = true;

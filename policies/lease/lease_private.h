@@ -69,14 +69,16 @@ struct lease_guard {
 struct lease_client {
     LIST_ENTRY(lease_client) of_worker;
     uint64_t id;
-    void *connection;             /* as the host knows it */
-    struct lease_owner *named;    /* all connections of its address, user and name; NULL: it has no name, … */
-    struct lease_owner *process;  /* … its process is not known, … */
-    struct lease_owner *alone;    /* … it has not taken a lock under such a rule */
-    bool untold;                  /* its process cannot be told */
-    bool searching;               /* it is still looked for */
-    uint64_t tested;              /* the last search that it was looked at for */
-    char *text;                   /* "address/user/name"; NULL when memory was short */
+    void *connection;            /* as the host knows it */
+    struct lease_owner *named;   /* all connections of its address, user and name; NULL: it has no name, … */
+    struct lease_owner *process; /* … its process is not known, … */
+    struct lease_owner *alone;   /* … it has not taken a lock under such a rule */
+    bool untold;                 /* its process cannot be told */
+    bool is_relay;               /* its process is a Headgate, … */
+    bool is_shared;              /* … or it is a connection that clients of one share: none can be told from others */
+    bool searching;              /* it is still looked for */
+    uint64_t tested;             /* the last search that it was looked at for */
+    char *text;                  /* "address/user/name"; NULL when memory was short */
     struct lease_request *queued; /* by MULTI, the last one first */
     size_t queued_count;
     uint32_t queued_place; /* of the next command of the transaction that is looked at, from 0 on */
@@ -176,6 +178,8 @@ void lease_client_tick(struct lease_worker *worker);
 struct slice lease_owner_name(const struct lease_client *client);
 /* The client may have taken a lock: finds out who it is, as far as the terms want it. Nothing is locked. */
 void lease_owner_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms);
+/* It was about to take a lock, which is not kept as the client is a relay: says so in the log, once. */
+void lease_owner_decline(struct lease_worker *worker, const struct lease_terms *terms);
 /* Whose lease it is, under such terms, that the client takes. NULL when memory is short. */
 struct lease_owner *lease_owner_of(struct lease_worker *worker, struct lease_client *client,
                                    const struct lease_terms *terms);

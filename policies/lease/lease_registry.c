@@ -42,6 +42,7 @@ struct lease_registry {
     uint64_t endings;
     bool asked[LEASE_OWNER_KINDS];
     bool asked_rank;
+    bool asked_relayed;
     bool draining;
     struct lease_tallies *tallies;
     bool gives_away;
@@ -592,6 +593,14 @@ bool lease_registry_is_first_rank(struct lease_registry *registry)
     bool is_first = !registry->asked_rank;
 
     registry->asked_rank = true;
+    return is_first;
+}
+
+bool lease_registry_is_first_relayed(struct lease_registry *registry)
+{
+    bool is_first = !registry->asked_relayed;
+
+    registry->asked_relayed = true;
     return is_first;
 }
 

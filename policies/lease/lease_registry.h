@@ -251,6 +251,8 @@ uint64_t lease_registry_endings(const struct lease_registry *registry);
 bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind);
 /* Whether this is the first permit by rank under a rule that does not say how many there are. */
 bool lease_registry_is_first_rank(struct lease_registry *registry);
+/* Whether this is the first lock that came by way of another Headgate. */
+bool lease_registry_is_first_relayed(struct lease_registry *registry);
 /* A connection of the owner has gone. The owner is void if it has neither connections nor leases. */
 void lease_registry_leave(struct lease_registry *registry, struct lease_owner *owner, int64_t now_us);
 /* Gives the lease to the owner. */

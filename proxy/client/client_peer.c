@@ -66,6 +66,7 @@ enum policy_peer_search client_find_peer(void *context, void *connection, bool p
         .uid = known->peer.uid,
         .pid = known->process.pid,
         .started = known->process.started,
+        .is_headgate = known->process.is_headgate,
         .why = known->why != NULL ? known->why : out_of_memory,
     };
     return process && !known->settled ? POLICY_PEER_LATER : POLICY_PEER_TOLD;

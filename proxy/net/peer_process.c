@@ -29,6 +29,8 @@
 /* "." and "..". */
 #define ENTRIES_BEFORE_DESCRIPTORS 2
 #define STAT_BYTES 1024
+/* The name of this program, as the kernel tells it of other processes. */
+#define OWN_NAME "headgate"
 
 struct place {
     pid_t pid;
@@ -134,12 +136,17 @@ struct status {
     char state;
     long threads;
     uint64_t started;
+    bool is_headgate;
 };
 
 /* The name of the program stands in parentheses, and may hold any bytes. */
 static bool parse_status(const char *text, struct status *status)
 {
+    const char *name = strchr(text, '(');
     const char *behind_name = strrchr(text, ')');
+
+    status->is_headgate =
+        name != NULL && behind_name - name == sizeof OWN_NAME && memcmp(name + 1, OWN_NAME, sizeof OWN_NAME - 1) == 0;
 
     return behind_name != NULL &&
            sscanf(behind_name + 1,
@@ -190,7 +197,10 @@ static struct peer_process process_of(pid_t pid)
 {
     struct status status;
 
-    return (struct peer_process){.pid = pid, .started = read_status(pid, &status) ? status.started : 0};
+    if (!read_status(pid, &status)) {
+        return (struct peer_process){.pid = pid};
+    }
+    return (struct peer_process){.pid = pid, .started = status.started, .is_headgate = status.is_headgate};
 }
 
 /* When that was by the clock that tells when processes began, in its ticks. It goes on while the machine sleeps, which
@@ -495,7 +505,7 @@ static enum peer_search find_connector(const struct peer *peer, struct peer_proc
         *why = succeeded;
         return PEER_UNTOLD;
     }
-    *process = (struct peer_process){.pid = peer->pid, .started = status.started};
+    *process = (struct peer_process){.pid = peer->pid, .started = status.started, .is_headgate = status.is_headgate};
     return PEER_FOUND;
 }
 

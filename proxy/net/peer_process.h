@@ -22,6 +22,7 @@ struct peer_process {
     pid_t pid;
     uint64_t
         started; /* after the machine, in the kernel's ticks: a pid that is used again is another process; 0: untold */
+    bool is_headgate; /* by the name of its program: whom it stands for cannot be told */
 };
 
 enum peer_search {

@@ -61,6 +61,7 @@ struct policy_peer {
     uid_t uid;        /* of the user whose the process is */
     int64_t pid;      /* of the process; 0: it cannot be told (yet) */
     uint64_t started; /* tells it from earlier ones of that pid; 0: cannot be told */
+    bool is_headgate; /* the process is another Headgate, or this one: clients of its own are behind it */
     const char *why;  /* without a pid: why, for a person; a constant text */
 };
 

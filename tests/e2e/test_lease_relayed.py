@@ -1,0 +1,69 @@
+"""[lease:NAME] in a Headgate whose clients are another Headgate's lanes: that one lives on when its clients have gone."""
+
+import pytest
+
+from harness.leases import COMPARE_AND_PEXPIRE, LEASE_MS, await_gone, await_keys, await_lease, counters, rule, take
+from harness.servers import Headgate
+
+WARNING = "a lock was taken by way of another Headgate"
+
+
+@pytest.fixture
+def sidecar_of():
+    """Starts a Headgate before another one."""
+    started = []
+
+    def start(headgate, **options):
+        started.append(Headgate(f"127.0.0.1:{headgate.port}", tls=False, **options))
+        return started[-1]
+
+    yield start
+    for sidecar in started:
+        sidecar.finish()
+
+
+def settle(client):
+    """Takes part in the connection that clients share."""
+    assert client("PING")
+
+
+@pytest.mark.parametrize("owner", ["process", "connection", "client"])
+def test_who_dies_behind_another_headgate_keeps_no_lock(make_shared, redis, sidecar_of, owner):
+    """A Headgate's connection lives longer than its clients: their locks end with their leases."""
+    headgate = make_shared(rule(owner=owner), tls=False)
+    sidecar = sidecar_of(headgate)
+    client, other = sidecar.connect(), sidecar.connect()
+    settle(other)
+    take(client, "lock:a")
+    client.reset()
+    await_gone(redis, "lock:a")
+    headgate.await_log(WARNING)
+    assert counters(headgate).get("renewals_total", 0) == 0
+
+
+@pytest.mark.parametrize("pool", ["shared", "session"])
+def test_a_process_that_is_a_headgate_owns_nothing(make_shared, redis, sidecar_of, pool):
+    """Its connections of one client each, too, as it is one process for all of them."""
+    headgate = make_shared(rule(), tls=False)
+    sidecar = sidecar_of(headgate, pool=pool)
+    client, other = sidecar.connect(), sidecar.connect()
+    settle(other)
+    take(client, "lock:a")
+    assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
+    client.reset()
+    await_gone(redis, "lock:a")
+    await_keys(headgate, [])
+    headgate.await_log(WARNING)
+
+
+def test_a_connection_for_each_client_shows_that_he_lives(make_shared, redis, sidecar_of):
+    """pool = session there, and owner = connection here."""
+    headgate = make_shared(rule(owner="connection"), tls=False)
+    sidecar = sidecar_of(headgate, pool="session")
+    client = sidecar.connect()
+    take(client, "lock:a")
+    await_lease(headgate, "lock:a")
+    client.reset()
+    await_gone(redis, "lock:a")
+    assert counters(headgate)["owner_gone_total"] == 1
+    assert WARNING not in headgate.log()
