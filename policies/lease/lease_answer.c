@@ -30,7 +30,7 @@ static enum reply_form reply_form(struct slice head, int64_t *value)
         enum reply_form form;
     } forms[] = {{"+OK\r\n", FORM_OK},        {"$2\r\nOK\r\n", FORM_OK}, {"$-1\r\n", FORM_NIL}, {"*-1\r\n", FORM_NIL},
                  {"_\r\n", FORM_NIL},         {"#f\r\n", FORM_NIL},      {"$", FORM_VALUE},     {"=", FORM_VALUE},
-                 {"-NOSCRIPT", FORM_NOT_RUN}, {"-", FORM_ERROR},         {"!", FORM_ERROR}};
+                 {"-NOSCRIPT", FORM_NOT_RUN}, {"-NOAUTH", FORM_NOT_RUN}, {"-", FORM_ERROR},     {"!", FORM_ERROR}};
     struct slice rest;
 
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
@@ -202,7 +202,8 @@ enum lease_answer lease_shape_answer(const struct lease_shape *shape, struct sli
     case FORM_NOT_RUN:
         return LEASE_ANSWER_NO;
     case FORM_ERROR:
-        return shape->reply == LEASE_REPLY_NO_ERROR ? LEASE_ANSWER_NO : LEASE_ANSWER_UNCLEAR;
+        /* A command has done nothing then; a script may have begun. */
+        return shape->script == NULL || shape->reply == LEASE_REPLY_NO_ERROR ? LEASE_ANSWER_NO : LEASE_ANSWER_UNCLEAR;
     case FORM_NIL:
         return nil_answer(shape->reply);
     case FORM_INTEGER:

@@ -23,7 +23,7 @@
 #include "policy/policy.h"
 
 enum lease_answer {
-    LEASE_ANSWER_UNCLEAR, /* an error, QUEUED, or something unexpected: Redis has to be asked */
+    LEASE_ANSWER_UNCLEAR, /* an error of a script, QUEUED, or something unexpected: Redis has to be asked */
     LEASE_ANSWER_YES,
     LEASE_ANSWER_NO,
     LEASE_ANSWER_HELD /* the release succeeded, but the owner holds the lock still */

@@ -204,6 +204,19 @@ def test_refused_acquisitions_are_not_watched(make_shared, redis):
     assert all(life > 50_000 for life in remaining(redis, *keys).values())
 
 
+def test_an_error_takes_no_lock(make_headgate, make_redis):
+    """Who may do nothing leaves nothing on file, however often it asks; of a lock without a time to live neither."""
+    headgate = make_headgate(make_redis("--requirepass", "secret"), start=False)
+    headgate.write_rules(rule())
+    headgate.start()
+    client = headgate.connect()
+    for number in range(100):
+        for attempt in (("SETNX", f"lock:a{number}", "t"), ("SET", f"lock:b{number}", "t", "NX")):
+            assert client(*attempt) == Error(b"NOAUTH Authentication required.")
+    assert leases(headgate) == []
+    assert not counters(headgate)
+
+
 def test_a_refused_acquisition_of_the_same_token(make_shared, redis):
     """A client that asks again and again for what it holds: refused, and held."""
     headgate = make_shared(rule())

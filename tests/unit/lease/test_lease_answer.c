@@ -4,11 +4,27 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-static enum lease_answer answer(enum lease_reply reply, const char *head)
+static const struct lease_script some_script;
+
+static enum lease_answer answer_to(const struct lease_script *script, enum lease_reply reply, const char *head)
 {
-    struct lease_shape shape = {.action = LEASE_ACQUIRE, .reply = reply, .key_count = 3};
+    struct lease_shape shape = {.action = LEASE_ACQUIRE, .reply = reply, .key_count = 3, .script = script};
 
     return lease_shape_answer(&shape, slice_of(head));
+}
+
+static enum lease_answer answer(enum lease_reply reply, const char *head)
+{
+    return answer_to(&some_script, reply, head);
+}
+
+/* Whatever the error is, as of a user without rights or a Redis without memory, nothing was done. */
+Test(lease_shape_answer, a_command_that_is_answered_by_an_error_has_done_nothing)
+{
+    for (enum lease_reply reply = LEASE_REPLY_OK; reply <= LEASE_REPLY_FENCE; reply++) {
+        cr_assert_eq(answer_to(NULL, reply, "-OOM no\r\n"), LEASE_ANSWER_NO, "%d", (int)reply);
+        cr_assert_eq(answer_to(NULL, reply, "!6\r\nERR no\r\n"), LEASE_ANSWER_NO, "%d", (int)reply);
+    }
 }
 
 Test(lease_shape_answer, of_every_reply)
@@ -47,6 +63,7 @@ Test(lease_shape_answer, of_every_reply)
         }
     }
     cr_assert_eq(answer(LEASE_REPLY_OK, ""), LEASE_ANSWER_UNCLEAR);
+    cr_assert_eq(answer(LEASE_REPLY_OK, "-NOAUTH Authentication required.\r\n"), LEASE_ANSWER_NO);
     cr_assert_eq(answer(LEASE_REPLY_ONE, "#t\r\n"), LEASE_ANSWER_YES);
     cr_assert_eq(answer(LEASE_REPLY_ONE, "#f\r\n"), LEASE_ANSWER_NO);
     cr_assert_eq(answer(LEASE_REPLY_ONE, ":1"), LEASE_ANSWER_UNCLEAR, "the line is not whole");

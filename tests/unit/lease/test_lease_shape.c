@@ -168,7 +168,7 @@ Test(lease_shape_set, extends_what_is_there)
         cr_assert(made.shape.kind == LEASE_STRING && made.shape.key_count == 1, "%s", cases[i].text);
         cr_assert(slice_is(made.shape.key, "k") && slice_is(made.shape.token, "t"), "%s", cases[i].text);
         cr_assert_eq(lease_shape_answer(&made.shape, slice_of("$-1\r\n")), LEASE_ANSWER_NO, "%s", cases[i].text);
-        cr_assert_eq(lease_shape_answer(&made.shape, slice_of("-ERR no\r\n")), LEASE_ANSWER_UNCLEAR);
+        cr_assert_eq(lease_shape_answer(&made.shape, slice_of("-ERR no\r\n")), LEASE_ANSWER_NO);
         cr_assert_eq(lease_shape_answer(&made.shape, slice_of("$1\r\nt\r\n")),
                      cases[i].reply == LEASE_REPLY_VALUE ? LEASE_ANSWER_YES : LEASE_ANSWER_NO, "%s", cases[i].text);
         request_check_runs(&made);
