@@ -33,6 +33,19 @@ static const struct conf_address *choose(const struct conf *conf, bool asks_admi
     return address != NULL ? address : ask_find_plain(&conf->admin);
 }
 
+/* Whether who says so serves: Redis has answered, if only that a password is wanted or that PING is for others; or a
+ * rule of Headgate's has refused to ask it, which is no reason to take it out of service. */
+static bool is_healthy(const char *answer)
+{
+    static const char *const begins[] = {"-NOAUTH ", "-NOPERM ", "-ERR unknown command", "-RATELIMITED ", "-DENIED "};
+    bool is = strcmp(answer, "+PONG") == 0;
+
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        is = is || strncmp(answer, begins[i], strlen(begins[i])) == 0;
+    }
+    return is;
+}
+
 int ping_run(const struct conf *conf, bool asks_admin)
 {
     const struct conf_address *address = choose(conf, asks_admin);
@@ -54,5 +67,5 @@ int ping_run(const struct conf *conf, bool asks_admin)
     }
     close(fd);
     ask_print(stdout, answer);
-    return strcmp(answer, "+PONG") == 0 || strncmp(answer, "-NOAUTH ", 8) == 0 ? 0 : 1;
+    return is_healthy(answer) ? 0 : 1;
 }

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from harness.resp import OK
 from harness.servers import free_port, run_headgate
 
 
@@ -38,6 +39,37 @@ def test_who_wants_a_password_is_healthy(make_headgate):
         assert result.returncode == 0 and result.stdout.startswith("-NOAUTH ")
     finally:
         redis.discard()
+
+
+@pytest.mark.parametrize("rights", ["-ping", "-@all +get"])
+def test_who_may_not_ping_is_healthy(redis, make_headgate, rights):
+    """Redis has answered; as upstream_user, or where everybody may do little."""
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", *rights.split()) == OK
+    result = ping(make_headgate(redis, upstream_user="app", upstream_password="secret"))
+    assert result.returncode == 0 and result.stdout.startswith("-NOPERM ")
+
+
+def test_where_nobody_may_ping_it_is_healthy(make_redis, make_headgate):
+    result = ping(make_headgate(make_redis("--rename-command", "PING", "")))
+    assert result.returncode == 0 and result.stdout.startswith("-ERR unknown command")
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "answer"),
+    [
+        ("[limit:a]\nper = all\nlimit = 1\nwindow = 1h\n", {}, "-RATELIMITED a"),
+        ("[deny:a]\ncommands = @connection\n", {}, "-DENIED a"),
+        ("", {"allow": "ip:10.0.0.0/8"}, "-DENIED headgate"),
+    ],
+)
+def test_a_rule_takes_nobody_out_of_service(redis, make_headgate, rules, options, answer):
+    headgate = make_headgate(redis, start=False, **options)
+    headgate.write_rules(rules)
+    headgate.start()
+    ping(headgate)
+    result = ping(headgate)
+    assert result.returncode == 0 and result.stdout.startswith(answer), result
 
 
 def test_without_redis_it_is_alive_alone(make_headgate):
