@@ -32,9 +32,21 @@ struct subcommand_word {
     char *name; /* NULL: void, as a later word speaks of the whole command */
 };
 
+#define ALL_COMMANDS UINT32_MAX
+/* Commands that the table lacks have no others (server_info.c). */
+#define LEARNED_CATEGORIES (CATEGORY_READ | CATEGORY_WRITE | CATEGORY_DANGEROUS | CATEGORY_FAST | CATEGORY_SLOW)
+
+/* A word that also means commands of which only Redis has told. */
+struct category_mark {
+    uint32_t category; /* ALL_COMMANDS: those of none, too */
+    bool included;
+};
+
 struct match_commands {
     size_t subcommand_count;
     struct subcommand_word *subcommands;
+    size_t category_count;
+    struct category_mark *categories; /* in their order: later words override earlier ones */
     /* By command_index(), the last for commands that Headgate does not know: bits of enum command_mark. */
     uint8_t marks[];
 };
@@ -74,6 +86,14 @@ static void add_subcommand(struct match_commands *commands, const struct command
     commands->marks[command_index(command)] |= MARK_SUBCOMMANDS;
 }
 
+static void add_category(struct match_commands *commands, uint32_t category, bool included)
+{
+    size_t count = commands->category_count + 1;
+
+    commands->categories = conf_alloc(commands->categories, count * sizeof *commands->categories);
+    commands->categories[commands->category_count++] = (struct category_mark){category, included};
+}
+
 /* What a category means for the subcommands of a command. */
 struct category_word {
     struct match_commands *before; /* the verdicts without it */
@@ -102,6 +122,8 @@ static struct match_commands *copy_commands(const struct match_commands *from)
     memcpy(copy, from, size);
     copy->subcommands = NULL;
     copy->subcommand_count = 0;
+    copy->categories = NULL;
+    copy->category_count = 0;
     for (size_t i = 0; i < from->subcommand_count; i++) {
         const struct subcommand_word *word = &from->subcommands[i];
         if (word->name != NULL) {
@@ -128,6 +150,9 @@ static bool set_category(struct match_commands *commands, struct slice word, boo
         }
     }
     match_commands_free(context.before);
+    if ((category & LEARNED_CATEGORIES) != 0) {
+        add_category(commands, category, included);
+    }
     return true;
 }
 
@@ -194,6 +219,7 @@ static bool take_command_word(struct match_commands *commands, struct slice word
         for (size_t i = 0; i <= command_count(); i++) {
             set_command(commands, i, included);
         }
+        add_category(commands, ALL_COMMANDS, included);
         return true;
     }
     const struct command *command = command_find(name);
@@ -243,7 +269,44 @@ void match_commands_free(struct match_commands *commands)
         free(commands->subcommands[i].name);
     }
     free(commands->subcommands);
+    free(commands->categories);
     free(commands);
+}
+
+/* Whether the words mean a command of these categories that is not in the table. */
+static bool means_categories(const struct match_commands *commands, uint32_t categories)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < commands->category_count; i++) {
+        const struct category_mark *word = &commands->categories[i];
+        is = word->category == ALL_COMMANDS || (word->category & categories) != 0 ? word->included : is;
+    }
+    return is;
+}
+
+/* Whether a later word takes away all that this one adds. */
+static bool is_taken_away(const struct match_commands *commands, size_t place)
+{
+    uint32_t category = commands->categories[place].category;
+    bool is = false;
+
+    for (size_t i = place + 1; i < commands->category_count && !is; i++) {
+        const struct category_mark *word = &commands->categories[i];
+        is = !word->included && (word->category == ALL_COMMANDS || word->category == category);
+    }
+    return is;
+}
+
+/* Any command that is not in the table. */
+static bool may_mean_learned(const struct match_commands *commands)
+{
+    bool may = false;
+
+    for (size_t i = 0; i < commands->category_count && !may; i++) {
+        may = commands->categories[i].included && !is_taken_away(commands, i);
+    }
+    return may;
 }
 
 bool match_commands_may(const struct match_commands *commands, const struct command *command)
@@ -251,6 +314,9 @@ bool match_commands_may(const struct match_commands *commands, const struct comm
     uint8_t marks = commands->marks[index_of(command)];
     bool may = (marks & MARK_INCLUDED) != 0;
 
+    if (command == NULL) {
+        return may || may_mean_learned(commands);
+    }
     if ((marks & MARK_SUBCOMMANDS) == 0) {
         return may;
     }
@@ -263,7 +329,9 @@ bool match_commands_may(const struct match_commands *commands, const struct comm
 
 bool match_commands_all_of(const struct match_commands *commands, const struct command *command)
 {
-    return commands->marks[index_of(command)] == MARK_INCLUDED;
+    bool is_all = commands->marks[index_of(command)] == MARK_INCLUDED;
+
+    return command != NULL ? is_all : is_all && commands->category_count == 1;
 }
 
 bool match_commands_is(const struct match_commands *commands, const struct command *command, struct slice subcommand)
@@ -310,6 +378,9 @@ bool match_commands_request(const struct match_commands *commands, const struct 
 {
     uint8_t marks = commands->marks[index_of(request->command)];
 
+    if (request->command == NULL && request->learned != NULL) {
+        return means_categories(commands, request->learned->categories);
+    }
     if ((marks & MARK_SUBCOMMANDS) == 0) {
         return (marks & MARK_INCLUDED) != 0;
     }

@@ -292,9 +292,9 @@ static struct slice second_argument(const struct policy_request *request)
 }
 
 /* Of a request whose end has not come: its key is seen only if it is the first argument and the only key. */
-static bool visit_partial(const struct policy_request *request, command_key_visitor *visit, void *context)
+static bool visit_partial(const struct policy_request *request, const struct command *command,
+                          command_key_visitor *visit, void *context)
 {
-    const struct command *command = request->command;
     struct slice first = second_argument(request);
 
     if ((command->categories & CATEGORY_PUBSUB) != 0 ||
@@ -311,13 +311,15 @@ static bool visit_partial(const struct policy_request *request, command_key_visi
 
 bool match_visit_keys(const struct policy_request *request, command_key_visitor *visit, void *context)
 {
-    if (request->command == NULL) {
+    const struct command *command = request->command != NULL ? request->command : request->learned;
+
+    if (command == NULL) {
         return true;
     }
     if (request->partial) {
-        return visit_partial(request, visit, context);
+        return visit_partial(request, command, visit, context);
     }
-    command_visit_keys(request->command, request->frame, visit, context);
+    command_visit_keys(command, request->frame, visit, context);
     return true;
 }
 

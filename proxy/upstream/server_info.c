@@ -206,6 +206,23 @@ static enum command_keys keys_of(const redisReply *entry, struct command_specs *
     return is_movable || learned_keys_of_subcommands(entry) ? COMMAND_KEYS_ASKED : COMMAND_KEYS_RANGE;
 }
 
+/* What does not write is taken for a read, as commands of modules may be in no category. Of the others those that rules
+ * go by, and no part of Headgate that finds the way of a request. */
+static uint32_t categories_of(const redisReply *entry)
+{
+    static const uint32_t told = CATEGORY_DANGEROUS | CATEGORY_FAST | CATEGORY_SLOW;
+    const redisReply *list = entry->elements > 6 ? entry->element[6] : NULL;
+    uint32_t categories = has_flag(entry->element[2], "write") ? CATEGORY_WRITE : CATEGORY_READ;
+
+    for (size_t i = 0; list != NULL && list->type == REDIS_REPLY_ARRAY && i < list->elements; i++) {
+        struct slice name = text_of(list->element[i]);
+        if (name.length > 1) {
+            categories |= command_category_find((struct slice){name.data + 1, name.length - 1}) & told;
+        }
+    }
+    return categories;
+}
+
 /* One entry of COMMAND INFO: name, arity, flags, first key, last key, step, … The name is that which the command has by
  * nature; asked: the one that the server has given it. */
 static bool server_info_one(struct server_info *server_info, const redisReply *entry, struct slice asked)
@@ -223,7 +240,6 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
         return false;
     }
     struct command *command = &learned->told.command;
-    const redisReply *flags = entry->element[2];
     learned->renamed = command_find(text_of(entry->element[0]));
     command->name = copy;
     command->kind = kind_of(entry);
@@ -232,7 +248,7 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
     command->last_key = key_position(entry->element[4]);
     command->key_step = key_position(entry->element[5]);
     command->keys = keys_of(entry, &learned->told.specs);
-    command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
+    command->categories = categories_of(entry);
     server_info->commands[server_info->count++] = learned;
     if (learned->renamed != NULL) {
         /* The other name may be a secret. */

@@ -181,12 +181,43 @@ Test(match_commands, tells_which_may_match)
     match_commands_free(commands);
 }
 
+static bool learned_match(const char *text, uint32_t categories)
+{
+    const struct command learned = {.name = "of.the.future", .categories = categories};
+    const struct policy_request request = {.learned = &learned};
+    struct match_commands *commands = commands_of(text);
+    bool is = match_commands_request(commands, &request);
+
+    cr_assert(!is || match_commands_may(commands, NULL), "%s", text);
+    cr_assert(is || !match_commands_all_of(commands, NULL), "%s", text);
+    match_commands_free(commands);
+    return is;
+}
+
+Test(match_commands, that_only_redis_knows)
+{
+    cr_assert(learned_match("*", CATEGORY_READ));
+    cr_assert(learned_match("*", 0));
+    cr_assert(learned_match("@write", CATEGORY_WRITE | CATEGORY_SLOW));
+    cr_assert(learned_match("@slow", CATEGORY_WRITE | CATEGORY_SLOW));
+    cr_assert(learned_match("@read @write", CATEGORY_READ));
+    cr_assert_not(learned_match("@write", CATEGORY_READ));
+    cr_assert_not(learned_match("* !@write", CATEGORY_WRITE));
+    cr_assert(learned_match("* !@write", CATEGORY_READ));
+    cr_assert(learned_match("!@write *", CATEGORY_WRITE), "later words override");
+    cr_assert_not(learned_match("get set", CATEGORY_READ));
+    cr_assert(learned_match("@read !get", CATEGORY_READ));
+}
+
 Test(match_commands, that_are_none)
 {
     static const char *const cases[][2] = {
         {"", "matches no command"},
         {"get !get", "matches no command"},
         {"!get", "matches no command"},
+        {"* !*", "matches no command"},
+        {"@read !@read", "matches no command"},
+        {"@read @slow !@read !*", "matches no command"},
         {"gte", "\"gte\" is no command that Headgate knows"},
         {"@wirte", "\"@wirte\" is no category of commands"},
         {"@", "\"@\" is no category of commands"},

@@ -1,0 +1,65 @@
+"""Rules and commands that only Redis knows: categories mean them, and limits count their keys."""
+
+import os
+import pathlib
+
+import pytest
+
+from harness.resp import Error
+from harness.servers import BINARY
+
+MODULE = pathlib.Path(os.environ.get("HEADGATE_KEYED_MODULE", pathlib.Path(BINARY).parent / "keyed_module.so"))
+
+
+@pytest.fixture
+def client(make_redis, make_headgate):
+    """Gives a client of a Headgate with such rules."""
+    assert MODULE.exists(), f"no {MODULE}: build it, or name it in HEADGATE_KEYED_MODULE"
+    redis = make_redis("--loadmodule", str(MODULE))
+
+    def connect(rules):
+        headgate = make_headgate(redis, start=False)
+        headgate.write_rules(rules)
+        headgate.start()
+        return headgate.connect()
+
+    return connect
+
+
+def count(client, *keys):
+    return client("KEYED.COUNTED", "option", len(keys), *keys)
+
+
+@pytest.mark.parametrize(
+    ("commands", "is_meant"),
+    [
+        ("@read", True),
+        ("@write @read", True),
+        ("* !get", True),
+        ("@read !get", True),
+        ("@write", False),
+        ("get", False),
+        ("* !@read", False),
+        ("@read !@read @write", False),
+        ("@dangerous @admin", False),
+    ],
+)
+def test_a_category_means_them(client, commands, is_meant):
+    reply = count(client(f"[deny:d]\ncommands = {commands}\n"), "a")
+    assert reply == (Error(b"DENIED d: this command is not allowed") if is_meant else 4)
+
+
+def test_limits_count_their_keys(client):
+    limited = client("[limit:t]\ncommands = @read\nkeys = {*}:*\nper = key\nlimit = 2\nwindow = 1h\n")
+    assert [count(limited, "t1:a", "t1:b"), count(limited, "t1:c"), count(limited, "t2:a"), count(limited, "x")] == [5, 4, 4, 4]
+    assert count(limited, "t2:a", "t1:a").startswith(b"RATELIMITED t: 2 in 1h per key exceeded")
+    assert limited("KEYED.BEHINDWORD", "option", "keys", "t1:a").startswith(b"RATELIMITED t: ")
+    assert limited("GET", "t1:a").startswith(b"RATELIMITED t: ")
+    assert count(limited, "t2:a") == 4
+
+
+def test_their_keys_are_a_cost(client):
+    limited = client("[limit:t]\ncommands = @read\nper = all\ncost = keys\nlimit = 3\nwindow = 1h\n")
+    assert count(limited, "a", "b") == 5
+    assert count(limited, "a", "b").startswith(b"RATELIMITED t: ")
+    assert count(limited, "a") == 4
