@@ -571,7 +571,7 @@ static int64_t lease_of(const struct lease_worker *worker, const struct lease_sh
     const struct policy_host *host = worker->host;
     bool is_date = shape->expires_unit != LEASE_UNIT_NONE;
 
-    return lease_shape_ms(shape, is_date ? host->wall_us(host->context) / 1000 : 0) * 1000;
+    return lease_shape_ms(shape, is_date ? host->redis_us(host->context) / 1000 : 0) * 1000;
 }
 
 bool lease_request_concerns(const struct lease_worker *worker, const struct policy_glance *glance)

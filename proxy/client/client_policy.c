@@ -43,6 +43,13 @@ static int64_t wall_us(void *context)
     return clock_wall_us();
 }
 
+static int64_t redis_us(void *context)
+{
+    const struct client_service *service = context;
+
+    return server_info_redis_us(service->server_info);
+}
+
 static int64_t now_us(void *context)
 {
     const struct client_service *service = context;
@@ -96,6 +103,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .find_server = find_server,
                                 .now_us = now_us,
                                 .wall_us = wall_us,
+                                .redis_us = redis_us,
                                 .context = service,
                                 .worker = worker,
                                 .host_name = service->host_name,

@@ -355,6 +355,8 @@ struct policy_host {
     int64_t (*now_us)(void *context);
     /* The time by the calendar, since 1970; it may jump. */
     int64_t (*wall_us)(void *context);
+    /* The same by Redis' clock, as far as that is known. */
+    int64_t (*redis_us)(void *context);
     void *context;
     size_t worker;         /* the number of this one, from 0 */
     const char *host_name; /* of this sidecar among others; the same until the end */

@@ -24,8 +24,9 @@ struct learned {
 struct server_info {
     struct control *control;
     uint32_t redis_version;
-    int64_t clock_offset_us;
-    int64_t clock_asked_us;
+    int64_t clock_offset_us;               /* INT64_MIN: not known */
+    int64_t clock_base_us;                 /* Redis' clock minus our monotonic one, if that is known */
+    int64_t clock_asked_us;                /* by the monotonic one */
     server_info_scripts_callback *scripts; /* NULL: nobody is told */
     void *scripts_context;
     struct learned **commands;
@@ -98,15 +99,16 @@ void server_info_ask_for_scripts(struct server_info *server_info)
 static void on_clock(void *context, const redisReply *reply, const char *why)
 {
     struct server_info *server_info = context;
-    int64_t now = clock_wall_us();
+    int64_t now = clock_now_us();
 
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
         tell_scripts(server_info, reply, why);
         return;
     }
     tell_scripts(server_info, reply, why);
-    server_info->clock_offset_us =
-        reply->integer - (server_info->clock_asked_us + (now - server_info->clock_asked_us) / 2);
+    int64_t ago = (now - server_info->clock_asked_us) / 2;
+    server_info->clock_base_us = reply->integer - (now - ago);
+    server_info->clock_offset_us = reply->integer - (clock_wall_us() - ago);
 }
 
 /* ---- commands ---- */
@@ -378,7 +380,7 @@ void server_info_again(struct server_info *server_info)
 
     control_call(server_info->control, 2, info, info_lengths, on_info, server_info);
     control_call(server_info->control, 2, list, list_lengths, on_command_list, server_info);
-    server_info->clock_asked_us = clock_wall_us();
+    server_info->clock_asked_us = clock_now_us();
     control_script(server_info->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, server_info);
 }
 
@@ -424,4 +426,9 @@ uint32_t server_info_redis_version(const struct server_info *server_info)
 int64_t server_info_clock_offset_us(const struct server_info *server_info)
 {
     return server_info->clock_offset_us;
+}
+
+int64_t server_info_redis_us(const struct server_info *server_info)
+{
+    return server_info->clock_offset_us != INT64_MIN ? clock_now_us() + server_info->clock_base_us : clock_wall_us();
 }

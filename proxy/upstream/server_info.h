@@ -32,6 +32,9 @@ void server_info_ask_for_scripts(struct server_info *server_info);
 uint32_t server_info_redis_version(const struct server_info *server_info);
 /* Redis' clock minus ours in µs when asked last, for operators; INT64_MIN: not known. */
 int64_t server_info_clock_offset_us(const struct server_info *server_info);
+/* The time by Redis' calendar in µs since 1970, by what was told last; ours, if it is not known. A step of our own
+ * clock since then changes nothing. */
+int64_t server_info_redis_us(const struct server_info *server_info);
 /* Whether Redis has a command of that name. */
 enum server_info_answer server_info_server_has(const struct server_info *server_info, struct slice name);
 /* A learned command, or NULL. The result lives as long as learn. */

@@ -1,18 +1,25 @@
-"""[lease:NAME]: semaphores whose clients' clocks differ. A permit that is renewed is never in a newcomer's way less than
-one that was just taken, and is never swept up by it."""
+"""[lease:NAME]: semaphores whose clients' clocks differ, and leases that end at a date by Redis' clock, which is another
+than Headgate's. A permit that is renewed is never in a newcomer's way less than one that was just taken, and is never
+swept up by it."""
 
 import time
 
 import pytest
 
+from harness.admin import stats
+from harness.calendar import Calendar
 from harness.leases import (
+    LEASE_MS,
+    assert_kept,
     await_keys,
+    await_lease,
     counters,
     losses,
     rule,
     sweep_and_add_fairly,
     transact,
 )
+from harness.resp import OK, wait_for
 from harness.threads import at_once
 
 # A third of it is what clocks may differ by; half of that is left to a slow machine.
@@ -95,3 +102,29 @@ def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limi
     found = counters(headgate)
     assert (found["acquired_total"], found["released_total"]) == (limit, limit), found
     assert not losses(headgate) and "unseen_total" not in found
+
+
+# ---- dates ----
+
+HOUR = 3600
+
+
+@pytest.mark.parametrize("before", [0, HOUR, -HOUR])
+@pytest.mark.parametrize("later", [0, HOUR, -HOUR])
+def test_dates_are_those_of_redis(redis, make_headgate, tmp_path, before, later):
+    """Headgate's calendar is wrong from the beginning, is set while it runs, or both."""
+    calendar = Calendar(tmp_path)
+    calendar.set(before)
+    headgate = make_headgate(redis, start=False)
+    headgate.environment = calendar.environment()
+    headgate.write_rules(rule())
+    headgate.start()
+    client = headgate.connect()
+    wait_for(lambda: "redis_clock_offset_us" in stats(headgate), what="Redis' clock to be known")
+    calendar.set(later)
+    assert client("SET", "lock:a", "t", "NX", "PXAT", int(time.time() * 1000) + LEASE_MS) == OK
+    assert 0 < int(await_lease(headgate, "lock:a")["lease"]) <= LEASE_MS
+    assert_kept(redis, ["lock:a"])
+    assert client("DEL", "lock:a") == 1
+    await_keys(headgate, [])
+    assert not losses(headgate)

@@ -78,6 +78,7 @@ struct fake_host {
     const struct policy *policy;
     int64_t now_us;
     int64_t wall_us;
+    int64_t redis_ahead_us; /* by so much Redis' clock is ahead */
     void *shared;
     size_t worker_count;
     struct fake_worker workers[FAKE_WORKERS_MAX];
