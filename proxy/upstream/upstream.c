@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,12 +107,29 @@ static void on_failed(struct lane *lane, const char *why)
     }
 }
 
+/* Applications see closed connections, and ask why. */
+static void log_loss(struct lane *lane, const char *why, uint64_t requests)
+{
+    struct upstream *upstream = lane_profile(lane)->upstream;
+    uint64_t more = 0;
+
+    if (!upstream->settings.serves_clients || lane->is_left || (requests == 0 && lane->owner == NULL) ||
+        !log_limiter_take(&upstream->losses, reactor_now(upstream->reactor), &more)) {
+        return;
+    }
+    log_warning("upstream",
+                "a connection to Redis at %s broke: %s; whoever waited on it (%" PRIu64
+                " requests), or has it alone, is closed (%" PRIu64 " more such since the last line)",
+                upstream->settings.lane.target_text, why, requests, more);
+}
+
 /* Redis closes a connection whose client has ended its stream, with a blocked request, too: that is no loss. */
 static void on_broken(struct lane *lane, const char *why, uint64_t requests)
 {
     upstream_note_connecting(lane_profile(lane)->upstream);
     lane_profile(lane)->upstream->left_requests += lane->is_left ? requests : 0;
     if (!lane->ending) {
+        log_loss(lane, why, requests);
         tell_loss(lane_profile(lane)->upstream, why, requests);
     }
 }

@@ -19,10 +19,12 @@
 #ifndef HEADGATE_UPSTREAM_PRIVATE_H
 #define HEADGATE_UPSTREAM_PRIVATE_H
 
+#include "base/log.h"
 #include "upstream/upstream.h"
 
 struct upstream {
     struct reactor *reactor;
+    struct log_limiter losses;
     struct run_pool *runs;
     struct upstream_settings settings;
     struct connection_targets targets;        /* the one that was reached last is the first */

@@ -99,9 +99,31 @@ def test_requests_under_way_on_the_shared_lane_are_lost_and_only_they(redis, mak
     redis.kill()
     for client in busy:
         client.assert_closed()
+    assert f"a connection to Redis at {headgate.options['upstream']} broke: " in headgate.log()
+    assert f"whoever waited on it ({len(busy)} requests), or has it alone, is closed" in headgate.log()
     redis.start()
     for client in idle:
         assert client("GET", "k") is None
+
+
+def test_who_is_closed_by_redis_reads_why(redis, make_headgate, pool):
+    """One line, however many there are; nothing of lanes on which nobody waited."""
+    headgate = make_headgate(redis, pool=pool)
+    idle = headgate.connect()
+    assert idle("PING") == PONG
+    with redis.connect() as direct:
+        assert direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") > 0
+    if pool == "shared":
+        assert idle("PING") == PONG
+        assert " broke: " not in headgate.log()
+    idle = [headgate.connect() for _ in range(5)]
+    for client in idle:
+        assert client("WATCH", "k") == OK
+    with redis.connect() as direct:
+        assert direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= len(idle)
+    for client in idle:
+        client.assert_closed()
+    assert headgate.log().count(" broke: ") in (1, 2)
 
 
 def test_requests_wait_for_the_reconnection(redis, make_headgate):
