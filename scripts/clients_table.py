@@ -57,6 +57,12 @@ LIBRARIES = [
     before(NODE_REDIS, "node-redis-5", "redis@5.12.1"),
     IOREDIS,
     before(IOREDIS, "ioredis-5", "ioredis@5.11.1"),
+    # It began as ioredis 5.
+    Library(
+        "iovalkey", "node", ("iovalkey@0.4.0",), "ioredis.js", topologies=True,
+        replaced=("require('ioredis')", "require('iovalkey')", "require.resolve('ioredis')", "require.resolve('iovalkey')"),
+    ),
+    Library("valkey-glide", "python", ("valkey-glide@2.6.0",), "valkey_glide.py", tls=False, topologies=True),
     GO_REDIS,
     before(
         GO_REDIS, "go-redis-8", "github.com/go-redis/redis/v8@v8.11.5",
