@@ -1,8 +1,9 @@
 """What the newest libraries send when they connect, with their default settings: it costs none of them a lane.
 
-The words are those of redis-py 8.1.0, node-redis 6.3.1, go-redis 9.23.0, rueidis 1.0.79, ioredis 6.0.0 and fred 10.1.0,
-taken down between each of them and a redis-server; those of StackExchange.Redis 3.1 are in the order of its documentation and
-sources. Debian has none of these; its own are in the other files.
+The words are those of redis-py 8.1.0, node-redis 6.3.1, go-redis 9.23.0, rueidis 1.0.79, ioredis 6.0.0, iovalkey 0.4.0,
+coredis 6.9.0, valkey-glide 2.6.0 and fred 10.1.0, taken down between each of them and a server; those of
+StackExchange.Redis 3.1 are in the order of its documentation and sources. Debian has none of these; its own are in the other
+files.
 """
 
 import pytest
@@ -43,6 +44,9 @@ GREETINGS = {
     ],
     "go-redis-2": [[("hello", "2")], GO],
     "ioredis": [[("hello", "3"), *reversed(setinfo("client", "ioredis", "6.0.0"))], [("info",)]],
+    "iovalkey": [[("info",)]],
+    "coredis": [[("HELLO", "3")], setinfo("CLIENT", "coredis", "6.9.0")],
+    "valkey-glide": [[("HELLO", "3"), *setinfo("CLIENT", "GlidePy", "0.1.0")], [("INFO", "REPLICATION")]],
     "rueidis": [
         [
             ("HELLO", "3"),
