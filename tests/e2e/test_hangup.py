@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.admin import stats
+from harness.admin import await_outage, stats
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
 from harness.target import MODES, info
 
@@ -272,7 +272,7 @@ def test_while_redis_is_away_who_waits_is_told(behind):
     with behind.headgate.admin() as admin:
         wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     behind.redis.kill()
-    wait_for(lambda: stats(behind.headgate)["lanes_failed_total"] != "0", what="the outage to be noticed")
+    await_outage(behind.headgate)
     with behind.connect() as client:
         client.send(BLPOP + encode("RESET"))
         client.shutdown_write()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.admin import send_and_await, stats
+from harness.admin import await_outage, send_and_await, stats
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import elapsed, free_port
@@ -15,16 +15,6 @@ from harness.servers import elapsed, free_port
 
 def await_service(headgate, seconds=30):
     wait_for(headgate.serves, seconds, "Headgate to serve again")
-
-
-def await_outage(headgate):
-    """What is sent on a connection of which the end has not been seen yet is lost."""
-
-    def is_seen():
-        figures = stats(headgate)
-        return figures["upstream_up"] == figures["lanes_pooled"] == "0"
-
-    wait_for(is_seen, what="the outage to be noticed")
 
 
 def restart(redis, headgate):
@@ -112,7 +102,9 @@ def test_who_is_closed_by_redis_reads_why(redis, make_headgate, pool):
     idle = headgate.connect()
     assert idle("PING") == PONG
     with redis.connect() as direct:
-        assert direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") > 0
+        killed = direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    # What is sent on a connection of which the end has not been seen yet is lost.
+    wait_for(lambda: int(stats(headgate)["lanes_lost_total"]) >= killed > 0, what="all ends to be seen")
     if pool == "shared":
         assert idle("PING") == PONG
         assert " broke: " not in headgate.log()

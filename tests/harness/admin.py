@@ -21,6 +21,16 @@ def send_and_await(headgate, client, data):
     wait_for(lambda: int(stats(headgate)["client_bytes_in_total"]) >= before + len(data), what="the reading")
 
 
+def await_outage(headgate):
+    """Until Redis is seen to be away, on all connections: what is sent on one of which the end has not been seen is lost."""
+
+    def is_seen():
+        figures = stats(headgate)
+        return figures["upstream_up"] == figures["lanes_pooled"] == "0"
+
+    wait_for(is_seen, what="the outage to be noticed")
+
+
 def await_empty(headgate):
     """Until no client is connected: that which waited for the start has been seen to leave, too."""
     wait_for(lambda: stats(headgate, "clients")["clients_connected"] == "0", what="no client to be connected")
