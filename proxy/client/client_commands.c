@@ -182,7 +182,8 @@ static bool route_hello(struct client *client, const struct resp_command *framed
         }
     }
     route->logs_in = expected->credentials > 0;
-    route->barrier = route->logs_in;
+    /* Before a cluster the protocol decides which lane a subscription is on, and so has to be known before it. */
+    route->barrier = route->logs_in || (expected->resp == 3 && client->service->cluster != NULL);
     return true;
 }
 

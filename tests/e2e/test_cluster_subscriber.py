@@ -74,6 +74,21 @@ def test_a_subscriber_uses_keys_of_all_nodes(cluster, headgate, command):
     assert_keys_work(cluster, client)
 
 
+@pytest.mark.parametrize("command", SUBSCRIBE, ids=lambda command: command[0].lower())
+def test_a_subscription_right_behind_hello(cluster, headgate, command):
+    """Nothing is known of the protocol when it comes; it ends all the same when the client ends it."""
+    client, publisher = headgate.connect(), headgate.connect()
+    client.request("HELLO", 3)
+    client.request(*command)
+    assert client.read_many(2)[1] == [command[0].lower().encode(), command[1].encode(), 1]
+    assert confirm(client, "SUBSCRIBE", "other")[0][2] == (1 if command[0] == "SSUBSCRIBE" else 2)
+    assert_keys_work(cluster, client)
+    ended = confirm(client, command[0].replace("SUB", "UNSUB"), command[1])
+    assert ended[0][2] == (0 if command[0] == "SSUBSCRIBE" else 1)
+    assert publisher("PUBLISH", "news", "x") == publisher("SPUBLISH", "{shard}1", "x") == 0
+    assert client("PING") == b"PONG"
+
+
 def test_confirmations_come_in_the_order_of_requests(cluster, headgate):
     client = connect(headgate)
     keys = one_at_each(cluster, "key")
