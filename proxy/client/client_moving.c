@@ -14,7 +14,7 @@
  *
  * Nobody is told if nobody listens in our stead: they would be gone from here before anybody is there for them.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "resp/word.h"
 
@@ -204,10 +204,12 @@ bool client_may_move(struct client *client, int64_t now_us)
 }
 
 /* What a client would lose with its connection: a transaction, keys that are watched, messages of channels. */
-static bool is_tied(const struct session *session)
+static bool is_tied(const struct client *client)
 {
+    const struct session *session = &client->session;
+
     return session->sent_transaction || session->known_transaction || session->deferred || session->watching ||
-           session->channels + session->patterns + session->shard_channels > 0;
+           session->channels + session->patterns + session->shard_channels > 0 || client_is_subscriber(client);
 }
 
 void client_offer_move(struct client *client, int64_t now_us)
@@ -215,8 +217,7 @@ void client_offer_move(struct client *client, int64_t now_us)
     struct client_service *service = client->service;
     bool is_due = client->moving != CLIENT_MOVING_UNASKED && client->told_move != service->move;
 
-    if (is_due && service->offers_left > 0 && !is_tied(&client->session) &&
-        tell_once(client, seconds_to_move(service), now_us)) {
+    if (is_due && service->offers_left > 0 && !is_tied(client) && tell_once(client, seconds_to_move(service), now_us)) {
         service->offers_left--;
     }
 }

@@ -130,9 +130,9 @@ def make_line(make_headgate, redis):
     """Starts a Headgate that can be replaced by new processes: make_line(rules, option=…)."""
     lines = []
 
-    def make(rules="", listen=None, admin=None, environment=(), **options):
-        """listen, admin: further addresses."""
-        headgate = make_headgate(redis, start=False, reload_on_change="off", **options)
+    def make(rules="", listen=None, admin=None, environment=(), upstream=redis, **options):
+        """listen, admin: further addresses. upstream: instead of the Redis of all."""
+        headgate = make_headgate(upstream, start=False, reload_on_change="off", **options)
         for name, address in (("listen", listen), ("admin", admin)):
             headgate.options[name] = ", ".join(filter(None, [headgate.options[name], address]))
         headgate.write_rules(rules)

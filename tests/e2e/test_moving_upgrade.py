@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from harness.admin import stats
+from harness.cluster import Cluster
 from harness.moving import ADDRESS, NONE, Follower, arrive, assert_told
 from harness.resp import NULL, OK, PONG, Closed, Push, encode, wait_for
 from harness.upgrade import is_alive
@@ -55,6 +56,23 @@ def test_who_loses_something_is_told_when_it_is_over(make_line, pool):
     for client in (queued, watching, subscribed, blocked):
         assert_told(client.read(), 10, NULL)
         assert client("PING") == PONG
+
+
+def test_subscribers_before_a_cluster(make_line, pool):
+    """Their subscriptions have lanes of their own."""
+    with Cluster(replicas=0) as cluster:
+        line = make_line(pool=pool, upstream=cluster.url())
+        clients = [arrive(line.headgate, *NONE) for _ in range(3)]
+        for client, command in zip(clients, ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")):
+            assert isinstance(client(command, "channel"), Push)
+        free = arrive(line.headgate, *NONE)
+        line.upgrade()
+        assert_told(free.read(), 10, NULL)
+        for client in clients:
+            assert client("PING") == PONG and client.read_until_quiet(1) == b""
+        for client, command in zip(clients, ("UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE")):
+            assert client(command, "channel")[2] == 0
+            assert_told(client.read(), 10, NULL)
 
 
 def test_who_was_told_in_vain_is_told_anew(make_line):
