@@ -59,6 +59,17 @@ static void read_kind(struct push *push, struct slice word)
     }
 }
 
+/* Whether the last line is a number, as in all that Redis says of subscriptions. */
+static bool ends_in_count(struct slice frame)
+{
+    size_t at = frame.length > 2 ? frame.length - 2 : 0;
+
+    while (at > 0 && frame.data[at - 1] != ':' && frame.data[at - 1] != '\n') {
+        at--;
+    }
+    return at > 0 && frame.data[at - 1] == ':';
+}
+
 /* count: the last integer in it. */
 static struct push read_push(struct slice frame, int64_t count)
 {
@@ -66,7 +77,7 @@ static struct push read_push(struct slice frame, int64_t count)
     struct push push = {.frame = frame, .count = count};
     struct slice rest, word;
 
-    if (slice_begins(frame, beginning)) {
+    if (slice_begins(frame, beginning) && ends_in_count(frame)) {
         rest = (struct slice){frame.data + sizeof beginning - 1, frame.length - (sizeof beginning - 1)};
         if (take_bulk(&rest, &word)) {
             read_kind(&push, word);

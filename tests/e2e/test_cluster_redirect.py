@@ -203,6 +203,20 @@ def test_what_several_nodes_say_does_not_come_within_a_message(fake, make_headga
     assert client.read_exactly(5 + 2 * len(message)) == b"ues\r\n" + 2 * message
 
 
+@pytest.mark.parametrize("end", (b"$1\r\n5\r\n", b"_\r\n", b"*1\r\n$1\r\n5\r\n"))
+def test_a_confirmation_without_a_count(fake, make_headgate, end):
+    """Redis says no such thing: it goes out as any push."""
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms")
+    client = headgate.connect()
+    client.request("HELLO", 3)
+    client.read()
+    client.request("SSUBSCRIBE", "news")
+    subscribe = next_of(fake, b"SSUBSCRIBE")
+    beginning = b">3\r\n$10\r\nssubscribe\r\n$4\r\nnews\r\n"
+    subscribe.reply(beginning + end + beginning + b":7\r\n")
+    assert client.read_exactly(2 * len(beginning + b":1\r\n") + len(end) - 4) == beginning + end + beginning + b":1\r\n"
+
+
 def test_an_error_that_is_no_text_is_followed_nowhere(fake, headgate):
     client = headgate.connect()
     client.send(encode("SET", "a", 1) + encode("SET", "b", 2))
