@@ -55,6 +55,8 @@ struct subscriber_lane *client_subscriber_open(struct client_subscriber *subscri
         return NULL;
     }
     LIST_INSERT_HEAD(&subscriber->lanes, at, of_subscriber);
+    /* Perhaps nothing may wait for it. */
+    client_subscriber_tend_soon(subscriber);
     lane_pause(at->lane, client->output_congested);
     if (!session_tell_identity(client, at->lane, true)) {
         client_subscriber_drop(at, false);
