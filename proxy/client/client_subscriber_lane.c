@@ -214,4 +214,8 @@ void client_subscriber_tidy(struct client_subscriber *subscriber)
         }
         at = next;
     }
+    if (!client_is_subscriber(subscriber->client) && !client_is_subscribing(subscriber->client)) {
+        /* However many there were. */
+        client_channel_list_begin(&subscriber->names);
+    }
 }

@@ -427,6 +427,20 @@ def test_who_has_more_names_than_are_kept(cluster, make_headgate):
     client.assert_closed()
 
 
+def test_who_had_more_names_than_are_kept(cluster, make_headgate):
+    """When they have ended, all names are known again."""
+    headgate = make_headgate(cluster.url())
+    client, publisher = connect(headgate), headgate.connect()
+    names = [f"{'x' * 1000}{number}" for number in range(100)]
+    for _ in range(2):
+        assert confirm(client, "SUBSCRIBE", *names)[-1][2] == 100
+        client.request("UNSUBSCRIBE")
+        assert [client.read()[2] for _ in names] == list(reversed(range(100)))
+    confirm(client, "SUBSCRIBE", "news")
+    node_of(cluster, "news").ask("CLIENT", "KILL", "TYPE", "pubsub")
+    assert_hears(publisher, client, "news", 3)
+
+
 def test_who_does_not_read_is_bounded(cluster, make_headgate):
     headgate = make_headgate(cluster.url(), client_output_limit="64mb")
     client, publisher = connect(headgate), headgate.connect()
