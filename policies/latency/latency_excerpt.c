@@ -26,7 +26,8 @@ struct context {
     bool is_sentinel; /* which the table does not have */
     bool is_config;
     bool is_migrate;
-    bool is_script; /* its first argument is a script */
+    bool asks_for_keys;   /* COMMAND GETKEYS, of a command that may be any */
+    uint64_t script_most; /* a script may stand up to this index; 0: it has none */
 };
 
 struct search {
@@ -51,6 +52,18 @@ static bool is_subcommand(const struct command *command, struct slice name)
     return search.is_found;
 }
 
+/* "EVAL script", "SCRIPT LOAD script", "FUNCTION LOAD REPLACE script" */
+static uint64_t script_most(struct slice name)
+{
+    if (word_is(name, "function")) {
+        return 3;
+    }
+    if (word_is(name, "script")) {
+        return 2;
+    }
+    return word_is(name, "eval") || word_is(name, "eval_ro") ? 1 : 0;
+}
+
 static void look_at_name(struct context *context, struct slice name)
 {
     bool has_secrets = false;
@@ -69,8 +82,8 @@ static void look_at_name(struct context *context, struct slice name)
     context->is_sentinel = word_is(name, "sentinel");
     context->is_config = word_is(name, "config");
     context->is_migrate = word_is(name, "migrate");
-    context->is_script =
-        word_is(name, "eval") || word_is(name, "eval_ro") || word_is(name, "script") || word_is(name, "function");
+    context->asks_for_keys = word_is(name, "command");
+    context->script_most = script_most(name);
     context->command = has_secrets || context->is_config ? command_find(name) : NULL;
 }
 
@@ -116,7 +129,9 @@ static void look_at_argument(struct context *context, struct slice argument)
         context->from = 3;
     } else if (context->index == 2 && context->is_config && context->from == 3 && !is_name(argument)) {
         context->from = 2;
-    } else if ((context->index == 1 || context->index == 2) && context->is_script && may_log_in(argument)) {
+    } else if (context->index == 1 && context->asks_for_keys && holds(argument, "getkeys")) {
+        context->from = 3;
+    } else if (context->index <= context->script_most && may_log_in(argument)) {
         context->from = context->index;
     }
 }

@@ -46,6 +46,10 @@ REQUESTS = [
     ("EVAL", "return redis.call('MIGRATE','127.0.0.1',1,'k',0,10,'AUTH',ARGV[1])", "0", SECRET),
     ("EVAL", f"return redis.pcall('AUTH','{SECRET}')", "0"),
     ("SCRIPT", "LOAD", f"return redis.pcall('AUTH','{SECRET}')"),
+    ("FUNCTION", "LOAD", f"#!lua name=m return redis.pcall('AUTH','{SECRET}')"),
+    ("FUNCTION", "LOAD", "REPLACE", f"#!lua name=m return redis.pcall('AUTH','{SECRET}')"),
+    ("COMMAND", "GETKEYS", "MIGRATE", "127.0.0.1", "1", "k", "0", "10", "AUTH", SECRET),
+    ("COMMAND", "GETKEYSANDFLAGS", "HELLO", "3", "AUTH", "default", SECRET),
 ]
 
 

@@ -169,6 +169,10 @@ Test(latency_excerpt, hides_what_may_be_a_secret)
     assert_shown("EVAL redis.call('MIGRATE','h',1,'k',0,5,'AUTH',ARGV[1]) 0 secret",
                  "\"EVAL\" " HIDDEN " " HIDDEN " " HIDDEN);
     assert_shown("SCRIPT LOAD x='AUTH'..'secret'", "\"SCRIPT\" \"LOAD\" " HIDDEN);
+    assert_shown("FUNCTION LOAD REPLACE x='AUTH'..'secret'", "\"FUNCTION\" \"LOAD\" \"REPLACE\" " HIDDEN);
+    assert_shown("EVAL return 1 pass:1", "\"EVAL\" \"return\" \"1\" \"pass:1\"");
+    assert_shown("COMMAND GETKEYS AUTH secret", "\"COMMAND\" \"GETKEYS\" \"AUTH\" " HIDDEN);
+    assert_shown("COMMAND DOCS get set", "\"COMMAND\" \"DOCS\" \"get\" \"set\"");
     assert_shown("EVAL return(1) 1 key value", "\"EVAL\" \"return(1)\" \"1\" \"key\" \"value\"");
     assert_shown("SET auth k", "\"SET\" \"auth\" \"k\"");
     assert_shown("CLIENT SETINFO lib-name x", "\"CLIENT\" \"SETINFO\" \"lib-name\" \"x\"");
