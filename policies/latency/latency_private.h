@@ -139,7 +139,7 @@ struct latency_share {
     struct latency_log logs[LATENCY_LOGS];
     struct latency_recent recent;
     uint64_t wanted;      /* calls to move what workers have */
-    uint32_t told_number; /* how often another process was told everything … */
+    uint32_t told_number; /* how often another process was told everything, or anew after a pause … */
     int64_t told_us;      /* … and when it was told something last; 0: never */
     size_t threads;
     struct latency_seat seats[];

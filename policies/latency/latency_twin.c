@@ -86,6 +86,23 @@ static void tell_operation(struct latency *latency, uint32_t number, bool all, F
     }
 }
 
+static bool is_beside(const struct latency_share *share, int64_t now_us)
+{
+    return share->told_us != 0 && now_us - share->told_us < BESIDE_US;
+}
+
+/* When another process is told nothing for a while, as it hangs, metrics show all again. Then nothing of an operation
+ * is kept back before that is told, or what was shown would run back. The other workers' clocks may be a little ahead.
+ */
+static void note_pause(struct latency *latency)
+{
+    struct latency_share *share = latency->share;
+
+    pthread_mutex_lock(&share->lock);
+    share->told_number += share->told_us != 0 && !is_beside(share, latency_now(latency) + LATENCY_US_PER_S);
+    pthread_mutex_unlock(&share->lock);
+}
+
 /* The others move what they have at their next ticks, and it is told in the next round. */
 static void begin_telling(struct latency *latency, bool all)
 {
@@ -132,6 +149,7 @@ enum policy_answer latency_verb_tell(void *instance, size_t count, const struct 
     if (!text_open(&text)) {
         return POLICY_ANSWER_ERROR;
     }
+    note_pause(latency);
     if (at == 0) {
         begin_telling(latency, all);
     }
@@ -151,9 +169,7 @@ enum policy_answer latency_verb_tell(void *instance, size_t count, const struct 
 bool latency_twin_shows(const struct latency_share *share, const struct latency_operation *operation, int64_t now_us,
                         struct latency_figures *figures)
 {
-    bool is_beside = share->told_us != 0 && now_us - share->told_us < BESIDE_US;
-
-    if (is_beside && operation->told_number == share->told_number) {
+    if (is_beside(share, now_us) && operation->told_number == share->told_number) {
         return latency_operation_told(operation, figures);
     }
     if (operation->total == NULL) {

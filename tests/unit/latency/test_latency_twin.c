@@ -225,8 +225,14 @@ Test(latency_twin, metrics_show_no_more_than_the_other_process_knows)
     cr_assert_eq(shown(&old, "get"), 5);
     fixture_pass(&old, 4000000);
     cr_assert_eq(shown(&old, "get"), 6);
-    /* And it stays so until the next process is told of it. */
+    /* And it stays so until the other process, which has hung, or the next one is told of it. */
     struct text_stream text;
+    (void)tell(&old, "NEWS", 60000, &text);
+    text_free(&text);
+    cr_assert_eq(shown(&old, "get"), 6);
+    (void)pass_on(&old, &fresh, "NEWS");
+    request(&old, "GET k", 100, 1);
+    cr_assert_eq(shown(&old, "get"), 6);
     (void)tell(&old, "ALL", 100000, &text);
     text_free(&text);
     cr_assert_geq(shown(&old, "get"), 6);
