@@ -27,6 +27,7 @@ struct server_info {
     int64_t clock_offset_us;               /* INT64_MIN: not known */
     int64_t clock_base_us;                 /* Redis' clock minus our monotonic one, if that is known */
     int64_t clock_asked_us;                /* by the monotonic one */
+    int64_t calendar_us;                   /* our calendar minus the monotonic clock when that was asked */
     server_info_scripts_callback *scripts; /* NULL: nobody is told */
     void *scripts_context;
     struct learned **commands;
@@ -96,6 +97,14 @@ void server_info_ask_for_scripts(struct server_info *server_info)
 
 /* ---- clock ---- */
 
+/* Clocks that are set in small steps are set so again and again, which leases do not notice. */
+#define CALENDAR_STEP_US 500000
+
+static int64_t calendar_us(void)
+{
+    return clock_wall_us() - clock_now_us();
+}
+
 static void on_clock(void *context, const redisReply *reply, const char *why)
 {
     struct server_info *server_info = context;
@@ -109,6 +118,21 @@ static void on_clock(void *context, const redisReply *reply, const char *why)
     int64_t ago = (now - server_info->clock_asked_us) / 2;
     server_info->clock_base_us = reply->integer - (now - ago);
     server_info->clock_offset_us = reply->integer - (clock_wall_us() - ago);
+}
+
+static void ask_for_clock(struct server_info *server_info)
+{
+    server_info->clock_asked_us = clock_now_us();
+    server_info->calendar_us = calendar_us();
+    control_script(server_info->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, server_info);
+}
+
+void server_info_tick(struct server_info *server_info)
+{
+    if (server_info->clock_offset_us != INT64_MIN &&
+        llabs(calendar_us() - server_info->calendar_us) > CALENDAR_STEP_US) {
+        ask_for_clock(server_info);
+    }
 }
 
 /* ---- commands ---- */
@@ -380,8 +404,7 @@ void server_info_again(struct server_info *server_info)
 
     control_call(server_info->control, 2, info, info_lengths, on_info, server_info);
     control_call(server_info->control, 2, list, list_lengths, on_command_list, server_info);
-    server_info->clock_asked_us = clock_now_us();
-    control_script(server_info->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, server_info);
+    ask_for_clock(server_info);
 }
 
 void server_info_tell_scripts(struct server_info *server_info, server_info_scripts_callback *told, void *context)

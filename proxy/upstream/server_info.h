@@ -18,6 +18,8 @@ void server_info_free(struct server_info *server_info);
 
 /* Asks Redis. What was learned before stays valid. */
 void server_info_again(struct server_info *server_info);
+/* Now and then. Asks for Redis' clock when ours was set, or the machine has slept: Redis' may be the same. */
+void server_info_tick(struct server_info *server_info);
 
 /* Told whenever Redis has said, of Headgate itself, whether scripts may be run: why not, or NULL. server_info_again()
  * asks for EVALSHA only, which may be all that is ever needed. */
@@ -33,7 +35,7 @@ uint32_t server_info_redis_version(const struct server_info *server_info);
 /* Redis' clock minus ours in µs when asked last, for operators; INT64_MIN: not known. */
 int64_t server_info_clock_offset_us(const struct server_info *server_info);
 /* The time by Redis' calendar in µs since 1970, by what was told last; ours, if it is not known. A step of our own
- * clock since then changes nothing. */
+ * clock since then changes nothing, until Redis has been asked anew. */
 int64_t server_info_redis_us(const struct server_info *server_info);
 /* Whether Redis has a command of that name. */
 enum server_info_answer server_info_server_has(const struct server_info *server_info, struct slice name);

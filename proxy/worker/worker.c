@@ -119,6 +119,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
     worker_cluster_tick(&worker->cluster);
     client_service_tick(worker->clients);
     watch_for_password(worker);
+    server_info_tick(worker->server_info);
     if (++worker->ticks % TRIM_TICKS == 0) {
         trim_memory(worker);
     }

@@ -1,10 +1,11 @@
 /*
- * Another calendar: a library to be preloaded, whose CLOCK_REALTIME is ahead of the system's by the seconds in the file
- * that HEADGATE_TEST_CLOCK is the path of, read anew each time. All other clocks are the system's.
+ * Another calendar: a library to be preloaded, whose CLOCK_REALTIME and gettimeofday() are ahead of the system's by the
+ * seconds in the file that HEADGATE_TEST_CLOCK is the path of, read anew each time. All other clocks are the system's.
  */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,4 +30,14 @@ int clock_gettime(clockid_t clock, struct timespec *time)
         time->tv_sec += seconds_ahead();
     }
     return (int)result;
+}
+
+int gettimeofday(struct timeval *restrict time, void *restrict zone)
+{
+    struct timespec now;
+    int result = clock_gettime(CLOCK_REALTIME, &now);
+
+    (void)zone;
+    *time = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
+    return result;
 }
