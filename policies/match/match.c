@@ -273,14 +273,17 @@ void match_commands_free(struct match_commands *commands)
     free(commands);
 }
 
-/* Whether the words mean a command of these categories that is not in the table. */
+/* Whether the words mean a command of these categories that is not in the table. One that may be no read is meant by
+ * @read all the same, but not taken away by it: a rule that lets reads pass is not to let it pass. */
 static bool means_categories(const struct match_commands *commands, uint32_t categories)
 {
+    uint32_t certain = (categories & CATEGORY_GUESSED) != 0 ? categories & ~(uint32_t)CATEGORY_READ : categories;
     bool is = false;
 
     for (size_t i = 0; i < commands->category_count; i++) {
         const struct category_mark *word = &commands->categories[i];
-        is = word->category == ALL_COMMANDS || (word->category & categories) != 0 ? word->included : is;
+        uint32_t its = word->included ? categories : certain;
+        is = word->category == ALL_COMMANDS || (word->category & its) != 0 ? word->included : is;
     }
     return is;
 }

@@ -74,7 +74,8 @@ enum command_category {
     CATEGORY_DANGEROUS = 1 << 17,
     CATEGORY_CONNECTION = 1 << 18,
     CATEGORY_TRANSACTION = 1 << 19,
-    CATEGORY_SCRIPTING = 1 << 20
+    CATEGORY_SCRIPTING = 1 << 20,
+    CATEGORY_GUESSED = 1 << 21 /* of a learned command that is taken for a read, as it is not said to write */
 };
 
 /* Of a size that is a power of two, so that command_index() needs no division. */

@@ -232,17 +232,20 @@ static enum command_keys keys_of(const redisReply *entry, struct command_specs *
     return is_movable || learned_keys_of_subcommands(entry) ? COMMAND_KEYS_ASKED : COMMAND_KEYS_RANGE;
 }
 
-/* What does not write is taken for a read, as commands of modules may be in no category. Of the others those that rules
- * go by, and no part of Headgate that finds the way of a request. */
+/* What does not write is taken for a read, as commands of modules may be in no category; it is marked as a guess where
+ * Redis does not say that it only reads, as it may call what writes. Of the others those that rules go by, and no part
+ * of Headgate that finds the way of a request. */
 static uint32_t categories_of(const redisReply *entry)
 {
     static const uint32_t told = CATEGORY_DANGEROUS | CATEGORY_FAST | CATEGORY_SLOW;
-    const redisReply *list = entry->elements > 6 ? entry->element[6] : NULL;
-    uint32_t categories = has_flag(entry->element[2], "write") ? CATEGORY_WRITE : CATEGORY_READ;
+    const redisReply *flags = entry->element[2];
+    const redisReply *list = entry->elements > 6 ? entry->element[6] : flags;
+    uint32_t guess = has_flag(flags, "readonly") || has_flag(list, "@read") ? 0 : CATEGORY_GUESSED;
+    uint32_t categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ | guess;
 
-    for (size_t i = 0; list != NULL && list->type == REDIS_REPLY_ARRAY && i < list->elements; i++) {
+    for (size_t i = 0; list->type == REDIS_REPLY_ARRAY && i < list->elements; i++) {
         struct slice name = text_of(list->element[i]);
-        if (name.length > 1) {
+        if (name.length > 1 && name.data[0] == '@') {
             categories |= command_category_find((struct slice){name.data + 1, name.length - 1}) & told;
         }
     }

@@ -49,6 +49,13 @@ def test_a_category_means_them(client, commands, is_meant):
     assert reply == (Error(b"DENIED d: this command is not allowed") if is_meant else 4)
 
 
+@pytest.mark.parametrize("commands", ["* !@read", "* !@read !@write", "@write @read", "@read"])
+def test_what_is_not_said_to_only_read_may_write(client, commands):
+    """A rule that lets reads alone pass does not let it pass."""
+    denied = client(f"[deny:d]\ncommands = {commands}\n")
+    assert denied("KEYED.CALLED", "KEY", "a") == Error(b"DENIED d: this command is not allowed")
+
+
 def test_limits_count_their_keys(client):
     limited = client("[limit:t]\ncommands = @read\nkeys = {*}:*\nper = key\nlimit = 2\nwindow = 1h\n")
     assert [count(limited, "t1:a", "t1:b"), count(limited, "t1:c"), count(limited, "t2:a"), count(limited, "x")] == [5, 4, 4, 4]

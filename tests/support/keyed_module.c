@@ -113,7 +113,8 @@ static int run_incr(void *context, void **arguments, int count)
 static int add_those_that_find(void *context)
 {
     return api.create(context, "keyed.found", run_found, "readonly getkeys-api", 0, 0, 0) != 0 ||
-           api.create(context, "keyed.incr", run_incr, "write getkeys-api", 0, 0, 0) != 0;
+           api.create(context, "keyed.incr", run_incr, "write getkeys-api", 0, 0, 0) != 0 ||
+           api.create(context, "keyed.called", run_incr, "getkeys-api", 0, 0, 0) != 0;
 }
 
 /* 0: they are there. */

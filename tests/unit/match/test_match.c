@@ -209,6 +209,15 @@ Test(match_commands, that_only_redis_knows)
     cr_assert(learned_match("@read !get", CATEGORY_READ));
 }
 
+Test(match_commands, of_which_redis_does_not_say_that_they_only_read)
+{
+    cr_assert(learned_match("@read", CATEGORY_READ | CATEGORY_GUESSED));
+    cr_assert(learned_match("* !@read", CATEGORY_READ | CATEGORY_GUESSED));
+    cr_assert(learned_match("* !@read !@write", CATEGORY_READ | CATEGORY_GUESSED));
+    cr_assert_not(learned_match("* !@slow", CATEGORY_READ | CATEGORY_GUESSED | CATEGORY_SLOW));
+    cr_assert_not(learned_match("* !@read", CATEGORY_READ));
+}
+
 Test(match_commands, that_are_none)
 {
     static const char *const cases[][2] = {
