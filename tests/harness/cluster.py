@@ -242,11 +242,15 @@ class Cluster:
         return [node for node in self.alive() if node.is_master()]
 
     def await_agreement(self, nodes=None):
-        """All of them (those that are alive) say the same of all slots, the cluster is well, and replicas are there."""
+        """All of them (those that are alive) say the same of all slots, the cluster is well, and replicas are there. They
+        have heard of the newest epoch, too: a node that takes a slot without knowing it would have to give it back."""
         nodes = nodes or self.alive()
 
         def agree():
-            if any(node.cluster_info().get("cluster_state") != "ok" for node in nodes):
+            told = [node.cluster_info() for node in nodes]
+            if any(info.get("cluster_state") != "ok" for info in told):
+                return False
+            if len({info["cluster_current_epoch"] for info in told}) > 1:
                 return False
             views = [node.slots() for node in nodes]
             return len(views[0]) == SLOTS and all(view == views[0] for view in views) and all(map(is_linked, nodes))
