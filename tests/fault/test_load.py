@@ -105,9 +105,12 @@ def test_lanes_killed_under_load(redis, make_headgate, load):
     assert all(client("PING") == PONG for client in idle)
     running = load(headgate)
     with redis.connect() as killer:
-        for _ in range(60):
+        # On a busy machine nothing may be under way at any of sixty moments.
+        for count in range(1000):
             killer("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             time.sleep(0.03)
+            if count >= 60 and running.lost > 0:
+                break
     await_progress(running)
     assert running.lost > 0
     assert all(client("PING") == PONG for client in idle)

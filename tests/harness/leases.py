@@ -148,10 +148,11 @@ class Monitor:
         with redis.connect() as direct:
             direct("ECHO", word)
 
-        def place():
-            return next((at for at, line in enumerate(self.lines) if f'"{word}"' in line), None)
+        def behind():
+            """None until it is there: it may be the first of all lines."""
+            return next((at + 1 for at, line in enumerate(self.lines) if f'"{word}"' in line), None)
 
-        return wait_for(lambda: place(), what="the mark in MONITOR") + 1
+        return wait_for(behind, what="the mark in MONITOR")
 
     def of(self, key, start=0):
         """Lines that name the key."""
