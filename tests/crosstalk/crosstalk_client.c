@@ -114,6 +114,7 @@ static void client_close(struct client *client)
 {
     for (; client->expected.count > 0; expect_pop(&client->expected))
         client->figures->unanswered++;
+    expect_clear(&client->expected);
     client_end_tls(client);
     close(client->fd);
     client->fd = -1;

@@ -103,6 +103,7 @@ struct client {
     struct buffer in;
     struct expect_queue expected;
     struct session session;
+    uint8_t unit; /* 1 + the number of the one that is made up now; 0: none of the table */
 
     enum ending ending;
     size_t ending_left; /* bytes still to send before the end */

@@ -14,6 +14,7 @@ static void queue_grow(struct expect_queue *queue)
     queue->items = items;
     queue->capacity = capacity;
     queue->head = 0;
+    queue->dropped = 0;
 }
 
 void expect_push(struct expect_queue *queue, struct expectation expectation)
@@ -31,6 +32,13 @@ const struct expectation *expect_at(const struct expect_queue *queue, size_t pla
     return &queue->items[(queue->head + place) & (queue->capacity - 1)];
 }
 
+const struct expectation *expect_dropped(const struct expect_queue *queue, size_t place)
+{
+    if (place >= queue->dropped || place >= queue->capacity - queue->count)
+        return NULL;
+    return &queue->items[(queue->head - 1 - place) & (queue->capacity - 1)];
+}
+
 void expect_pop(struct expect_queue *queue)
 {
     const struct expectation *head = expect_at(queue, 0);
@@ -39,12 +47,14 @@ void expect_pop(struct expect_queue *queue)
     size_t taken = head->kind == EXPECT_ARRAY ? 1 + (size_t)head->count : 1;
     queue->head = (queue->head + taken) & (queue->capacity - 1);
     queue->count -= taken;
+    queue->dropped += taken;
 }
 
 void expect_clear(struct expect_queue *queue)
 {
     queue->head = 0;
     queue->count = 0;
+    queue->dropped = 0;
 }
 
 void expect_free(struct expect_queue *queue)

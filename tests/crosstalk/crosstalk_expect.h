@@ -34,6 +34,7 @@ enum expect_kind {
 struct expectation {
     uint8_t kind; /* enum expect_kind */
     uint8_t resp; /* protocol version in which the reply comes */
+    uint8_t unit; /* 1 + the number of the unit that asked for it; 0: none did */
     uint32_t count;
     int64_t number;
     const char *text; /* a string constant */
@@ -44,6 +45,7 @@ struct expect_queue {
     struct expectation *items;
     size_t head;
     size_t count;
+    size_t dropped;  /* that are kept behind the head, until they are overwritten */
     size_t capacity; /* a power of two, or 0 */
 };
 
@@ -51,6 +53,9 @@ void expect_push(struct expect_queue *queue, struct expectation expectation);
 
 /* The one so many places behind the head; NULL behind the end. */
 const struct expectation *expect_at(const struct expect_queue *queue, size_t place);
+
+/* The one that was dropped so many before the head, 0 the last; NULL if another has its place by now. */
+const struct expectation *expect_dropped(const struct expect_queue *queue, size_t place);
 
 /* Drops the head, with its elements if it is an array. */
 void expect_pop(struct expect_queue *queue);

@@ -46,6 +46,7 @@ void expect(struct client *client, struct expectation expectation)
 {
     expectation.resp = (uint8_t)client->session.resp;
     expectation.sent_us = now_us();
+    expectation.unit = client->unit;
     expect_push(&client->expected, expectation);
 }
 

@@ -19,6 +19,7 @@ void unit_multi(struct client *client);
 void unit_discard(struct client *client);
 void unit_abort(struct client *client);
 void unit_watch(struct client *client);
+void unit_watch_shared(struct client *client);
 void unit_list(struct client *client);
 void unit_timeout(struct client *client);
 void unit_mailbox(struct client *client);

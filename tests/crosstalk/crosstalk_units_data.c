@@ -181,6 +181,28 @@ void unit_watch(struct client *client)
     expect(client, echoed);
 }
 
+/*
+ * All clients write what they watch here. So a watch that stands when the connection to Redis is somebody else's makes
+ * the next transaction there fail, and is seen, wherever its client has ended.
+ */
+void unit_watch_shared(struct client *client)
+{
+    static const char *const ends[] = {"UNWATCH", "DISCARD", "EXEC"};
+    uint32_t end = client_random(client, 3);
+    send_words(client, "WATCH", "life:watched", NULL);
+    expect_ok(client);
+    send_words(client, "SET", "life:watched", "1", NULL);
+    expect_ok(client);
+    if (end > 0) {
+        send_words(client, "MULTI", NULL);
+        expect_ok(client);
+        echo_send(client);
+        expect_text(client, EXPECT_STATUS, "QUEUED");
+    }
+    send_words(client, ends[end], NULL);
+    expect_text(client, end == 2 ? EXPECT_NULL_ARRAY : EXPECT_STATUS, end == 2 ? NULL : "OK");
+}
+
 /* ---- units: blocking commands ---- */
 
 void unit_list(struct client *client)

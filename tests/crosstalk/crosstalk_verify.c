@@ -1,6 +1,7 @@
 #include "crosstalk_verify.h"
 
 #include "crosstalk_text.h"
+#include "crosstalk_workload.h"
 #include "rig_reply.h"
 
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 
 #define DESCRIPTION_MAX 512
 #define SHOWN_BYTES 200
+#define PAST_MAX 1500
 
 static const char *const kind_names[] = {
     [EXPECT_STATUS] = "status",
@@ -63,14 +65,35 @@ static void bytes_show(const char *data, size_t length, char *out)
     *out = '\0';
 }
 
+static void show_unit(const struct expectation *expectation, char *out)
+{
+    const char *name = expectation->unit > 0 ? workload_unit_name(expectation->unit - 1U) : "-";
+    if (strlen(out) + strlen(name) + strlen(kind_names[expectation->kind]) + 4 < PAST_MAX)
+        sprintf(out + strlen(out), " %s(%s)", name, kind_names[expectation->kind]);
+}
+
+/* What was answered last, as far as that is kept, the latest first: an unusual reply may be due to what went before. */
+static void show_past(const struct client *client, char *out)
+{
+    const struct expectation *past;
+    *out = '\0';
+    for (size_t place = 0; (past = expect_dropped(&client->expected, place)) != NULL; place++)
+        show_unit(past, out);
+}
+
 static void tell_violation(struct client *client, const char *what, const char *data, size_t length)
 {
     char expected[DESCRIPTION_MAX];
     char got[SHOWN_BYTES * 4 + 1];
+    char past[PAST_MAX];
     verify_describe(client, expected);
     bytes_show(data, length, got);
-    run_violation(client->run, "client %" PRIu32 ", generation %" PRIu32 ": %s\n  expected: %s\n  got (%zu bytes): %s",
-                  client->index, client_generation(client), what, expected, length, got);
+    show_past(client, past);
+    run_violation(client->run,
+                  "client %" PRIu32 ", generation %" PRIu32 ", user %u, database %u: %s\n  expected: %s\n"
+                  "  got (%zu bytes): %s\n  before that:%s",
+                  client->index, client_generation(client), client->session.user, client->session.database, what,
+                  expected, length, got, past);
 }
 
 static bool is_bulk(const struct token *token, const char *text, size_t length)

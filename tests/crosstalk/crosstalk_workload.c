@@ -25,6 +25,7 @@ static const struct unit units[] = {
     {"discard", unit_discard, 40, 0},
     {"execabort", unit_abort, 40, 0},
     {"watch", unit_watch, 60, 0},
+    {"watch-shared", unit_watch_shared, 30, 0},
     {"blpop", unit_list, 60, 0},
     {"blpop-timeout", unit_timeout, 8, 0},
     {"mailbox", unit_mailbox, 40, 0},
@@ -74,7 +75,9 @@ static void unit_any(struct client *client)
     size_t at = 0;
     for (; drawn >= unit_weight(&units[at], restricted); at++)
         drawn -= unit_weight(&units[at], restricted);
+    client->unit = (uint8_t)(at + 1);
     units[at].send(client);
+    client->unit = 0;
     client->figures->units[at]++;
 }
 
