@@ -43,6 +43,7 @@ struct session {
     uint64_t slots[USERS][DATABASES][SLOTS];
     int64_t counters[USERS][DATABASES];
     bool list_clean[USERS][DATABASES];
+    bool marked[DATABASES]; /* the mark of the database is there */
 };
 
 /* The last message from one neighbour. */

@@ -4,11 +4,13 @@
  * identity  xt:CLIENT:SEQUENCE;                                      unique for each use
  * value     an identity and padding whose length follows from it
  * message   xm:TO:FROM:GENERATION OF THE SENDER:NUMBER;              what one client sends to another
- * key       uUSER:CLIENT:GENERATION MODULO 8:DATABASE:NAME
+ * key       uUSER:CLIENT:GENERATION MODULO 256:DATABASE:NAME
  * channel   ch:CLIENT:GENERATION, mailbox mb:CLIENT:GENERATION
  *
  * A client starts a new generation with every connection and whenever Redis lost its data: what an earlier connection
- * left under way can then disturb nothing. Keys are reused after 8 generations to bound the memory of Redis.
+ * left under way can then disturb nothing. Keys are reused after 256 generations to bound the memory of Redis. Fewer
+ * would not do: on a busy machine a client makes eight connections, one after the other, before a worker comes to what
+ * the first one sent and left behind.
  */
 #ifndef CROSSTALK_TEXT_H
 #define CROSSTALK_TEXT_H
@@ -18,7 +20,7 @@
 #include <stdint.h>
 
 #define TEXT_MAX 256
-#define KEY_GENERATIONS 8
+#define KEY_GENERATIONS 256
 
 struct message {
     uint32_t to;

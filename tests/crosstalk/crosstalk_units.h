@@ -36,6 +36,7 @@ void unit_client_id(struct client *client);
 void unit_client_info(struct client *client);
 void unit_select(struct client *client);
 void unit_other_database(struct client *client);
+void unit_which_database(struct client *client);
 void unit_auth(struct client *client);
 void unit_auth_wrong(struct client *client);
 void unit_no_permission(struct client *client);

@@ -59,6 +59,22 @@ void unit_other_database(struct client *client)
     expect_text(client, EXPECT_NULL, NULL);
 }
 
+/* All clients mark each database by the same length under the same key. Who writes or reads in a wrong one is found by
+ * whoever reads next, whether or not it is always the same wrong one. */
+void unit_which_database(struct client *client)
+{
+    static const char *const marks[DATABASES] = {"1", "22", "333"};
+    unsigned database = client->session.database;
+    if (client->session.marked[database]) {
+        send_words(client, "STRLEN", "life:which", NULL);
+        expect_number(client, EXPECT_INTEGER, database + 1);
+        return;
+    }
+    client->session.marked[database] = true;
+    send_words(client, "SET", "life:which", marks[database], NULL);
+    expect_ok(client);
+}
+
 void unit_auth(struct client *client)
 {
     unsigned user = client_random(client, USERS_NAMED);

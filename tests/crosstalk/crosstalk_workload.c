@@ -40,6 +40,7 @@ static const struct unit units[] = {
     {"client-info", unit_client_info, 3, 0},
     {"select", unit_select, 100, 0},
     {"other-db", unit_other_database, 200, 0},
+    {"which-db", unit_which_database, 200, 0},
     {"auth", unit_auth, 40, 0},
     {"auth-wrong", unit_auth_wrong, 10, 0},
     {"noperm", unit_no_permission, 60, 0},
