@@ -1,6 +1,7 @@
 """TLS in tests: a socket that two threads may use at once, contexts, and the options that have Headgate speak it."""
 
 import collections
+import errno
 import functools
 import os
 import socket
@@ -179,13 +180,18 @@ class TlsSocket:
             self.ended = True
 
     def shutdown(self, how):
-        """SHUT_WR: close_notify, and the end of the bytes behind it, as far as the wire is concerned."""
+        """SHUT_WR: close_notify, and the end of the bytes behind it, as far as the wire is concerned. That the other side
+        has closed is no error, as it is none without TLS: but here close_notify is answered by a reset then."""
         try:
             if how == socket.SHUT_WR:
                 self.close_notify()
-        except (TimeoutError, BlockingIOError):
-            pass  # there is no room for it behind what was sent
-        self.raw.shutdown(how)
+        except (TimeoutError, BlockingIOError, BrokenPipeError, ConnectionResetError):
+            pass  # there is no room for it behind what was sent, or nobody to read it
+        try:
+            self.raw.shutdown(how)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
 
     def close_notify(self):
         try:
