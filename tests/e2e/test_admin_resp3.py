@@ -310,17 +310,21 @@ def test_help_explains_each_verb_with_an_example(admin):
         assert isinstance(admin("HELP", *words), Error), words
 
 
-def test_examples_are_sound(headgate):
+def test_examples_are_sound(make_line):
     """None of them is answered by how it is used."""
-    with headgate.admin() as admin:
-        lines = [line for usage in verbs_of(admin) for line in text(admin("HELP", usage.split()[0])).splitlines()]
-    examples = {line.split("example: ")[1] for line in lines if "example: " in line}
+    line = make_line(RULES)
+    with line.headgate.admin() as admin:
+        lines = [said for usage in verbs_of(admin) for said in text(admin("HELP", usage.split()[0])).splitlines()]
+    examples = {said.split("example: ")[1] for said in lines if "example: " in said}
     assert len(examples) > 30
     for example in sorted(examples - {"SHUTDOWN NOW", "DRAIN", "QUIT"}):
-        with headgate.admin() as admin:
+        with line.headgate.admin() as admin:
             answer = admin(*example.split())
         said = bytes(answer) if isinstance(answer, Error) else b""
         assert b"usage" not in said and b"unknown" not in said and b"syntax" not in said.lower(), (example, answer)
+    # One of them is UPGRADE.
+    line.pids.append(line.pid())
+    assert line.pids[1] != line.pids[0]
 
 
 def test_the_end_while_somebody_waits(redis, make_headgate):

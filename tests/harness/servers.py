@@ -1,5 +1,6 @@
 """Starts redis-server and headgate on free ports in directories of their own, and looks after their logs."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -146,6 +147,16 @@ def await_exit(pid, timeout):
         os.close(handle)
 
 
+def processes_in(directory):
+    """The numbers of those that work in there: a server, and those that it has started, and these in turn."""
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended
+            if os.readlink(f"/proc/{number}/cwd") == str(directory):
+                found.append(int(number))
+    return found
+
+
 class Server:
     """A child process with a directory and a log. running holds all that are alive, for reports on failure."""
 
@@ -210,6 +221,9 @@ class Server:
 
     def discard(self):
         self.kill()
+        for left in processes_in(self.directory):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(left, signal.SIGKILL)
         if self in Server.running:
             Server.running.remove(self)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -394,6 +408,8 @@ class Headgate(Server):
                 status = self.terminate() if self.is_alive() else self.process.returncode
                 self.check_log()
                 assert status in self.expected_exit, f"headgate exited with {status}:\n{self.log_tail()}"
+                # One that has taken over from it goes on by itself: the test has to end it.
+                wait_for(lambda: not processes_in(self.directory), STOP_TIMEOUT, "the end of all that it has started")
         finally:
             self.discard()
 
