@@ -109,26 +109,37 @@ def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limi
 HOUR = 3600
 
 
-@pytest.mark.parametrize("before", [0, HOUR, -HOUR])
-@pytest.mark.parametrize("later", [0, HOUR, -HOUR])
-def test_dates_are_those_of_redis(redis, make_headgate, tmp_path, before, later):
-    """Headgate's calendar is wrong from the beginning, is set while it runs, or both."""
-    calendar = Calendar(tmp_path)
-    calendar.set(before)
+def start_by(calendar, redis, make_headgate):
+    """A Headgate that goes by that calendar, and knows where Redis' clock stands."""
     headgate = make_headgate(redis, start=False)
     headgate.environment = calendar.environment()
     headgate.write_rules(rule())
     headgate.start()
-    client = headgate.connect()
     wait_for(lambda: "redis_clock_offset_us" in stats(headgate), what="Redis' clock to be known")
-    calendar.set(later)
-    assert client("SET", "lock:a", "t", "NX", "PXAT", int(time.time() * 1000) + LEASE_MS) == OK
+    return headgate
+
+
+def assert_kept_to_its_date(redis, headgate, now):
+    """A lock that ends LEASE_MS after Redis' now is renewed, and is not lost."""
+    client = headgate.connect()
+    assert client("SET", "lock:a", "t", "NX", "PXAT", int(now * 1000) + LEASE_MS) == OK
     # Where Redis' clock stands is known but for half of what the question took.
     assert 0 < int(await_lease(headgate, "lock:a")["lease"]) < HOUR * 500
     assert_kept(redis, ["lock:a"])
     assert client("DEL", "lock:a") == 1
     await_keys(headgate, [])
     assert not losses(headgate)
+
+
+@pytest.mark.parametrize("before", [0, HOUR, -HOUR])
+@pytest.mark.parametrize("later", [0, HOUR, -HOUR])
+def test_dates_are_those_of_redis(redis, make_headgate, tmp_path, before, later):
+    """Headgate's calendar is wrong from the beginning, is set while it runs, or both."""
+    calendar = Calendar(tmp_path)
+    calendar.set(before)
+    headgate = start_by(calendar, redis, make_headgate)
+    calendar.set(later)
+    assert_kept_to_its_date(redis, headgate, time.time())
 
 
 def times_told(redis):
@@ -146,19 +157,9 @@ def test_a_clock_that_both_have_is_set(make_redis, make_headgate, tmp_path, step
     redis.kill()
     redis.environment = calendar.environment()
     redis.start()
-    headgate = make_headgate(redis, start=False)
-    headgate.environment = calendar.environment()
-    headgate.write_rules(rule())
-    headgate.start()
-    client = headgate.connect()
-    wait_for(lambda: "redis_clock_offset_us" in stats(headgate), what="Redis' clock to be known")
+    headgate = start_by(calendar, redis, make_headgate)
     before = times_told(redis)
     calendar.set(step)
     wait_for(lambda: times_told(redis) > before, what="Redis to be asked for its clock")
     # What is asked behind that is answered behind it.
-    assert client("SET", "lock:a", "t", "NX", "PXAT", int((time.time() + step) * 1000) + LEASE_MS) == OK
-    assert 0 < int(await_lease(headgate, "lock:a")["lease"]) < HOUR * 500
-    assert_kept(redis, ["lock:a"])
-    assert client("DEL", "lock:a") == 1
-    await_keys(headgate, [])
-    assert not losses(headgate)
+    assert_kept_to_its_date(redis, headgate, time.time() + step)
