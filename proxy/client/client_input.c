@@ -115,7 +115,10 @@ static void became_quiet(struct client *client)
         leave_ended_lane(client);
         return;
     }
-    /* A dirty one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
+    if (lane != NULL && client->session.was_reset) {
+        session_leave_lane(client);
+        return;
+    }
     if (lane != NULL && lane->awaits_quiet) {
         return;
     }

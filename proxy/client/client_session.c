@@ -330,6 +330,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     client->exclusive->dirty = true;
     is_opted_in(client, false);
     client->exclusive->named = false;
+    client->session.was_reset = !client->service->settings.session_pool && client->profile->password != NULL;
     if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
         client_close(client, "out of memory");
     }

@@ -21,9 +21,10 @@ struct session {
     bool pinned;        /* state that nothing clears: exclusive for life */
     int64_t told_id_us; /* when the client was told the lane's id, which it may use for a while; 0: it was not */
     bool keeps_id;      /* … or for life: somebody may count on the id */
-    bool waited;   /* WAIT has spoken of this connection, which is kept, in a cluster until another node is wanted */
-    bool deferred; /* in a cluster: MULTI was answered here, and is to be said ahead of the first request in it … */
-    bool spoiled;  /* … of which one was refused since, so that EXEC is to fail */
+    bool waited;    /* WAIT has spoken of this connection, which is kept, in a cluster until another node is wanted */
+    bool was_reset; /* RESET has taken Headgate's credentials off this connection: it is left, whatever else holds */
+    bool deferred;  /* in a cluster: MULTI was answered here, and is to be said ahead of the first request in it … */
+    bool spoiled;   /* … of which one was refused since, so that EXEC is to fail */
     bool passthrough; /* replies cannot be told from pushes: bytes only, exclusive for life */
     bool split;       /* an error of a script has come, and Redis may have said it in several lines */
     bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */

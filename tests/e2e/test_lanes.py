@@ -1,7 +1,11 @@
 """How many connections to Redis Headgate takes, as Redis itself counts them, and who is closed when one breaks."""
 
+import time
+
+import pytest
+
 from harness.admin import stats
-from harness.resp import OK, PONG, Error, Status, encode, wait_for
+from harness.resp import OK, PONG, Client, Error, Status, encode, wait_for
 from harness.target import client_list, info
 
 
@@ -180,6 +184,38 @@ def test_the_upstream_user_is_given_for_clients(make_redis, make_headgate, pool)
     assert other("ACL", "WHOAMI") == b"default"
     assert client("ACL", "WHOAMI") == b"app"
     assert other("RESET") == Status(b"RESET")
+    assert client("ACL", "WHOAMI") == b"app"
+
+
+@pytest.mark.parametrize("size", range(260_000, 800_000, 60_000))
+def test_who_resets_without_reading_gets_the_upstream_user_back(make_redis, make_headgate, pool, size, tmp_path):
+    """Redis has taken RESET, and its answer waits behind replies that the client does not read."""
+    redis = make_redis()
+    with redis.connect() as admin:
+        assert admin("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all") == OK
+        assert admin("SET", "long", b"v" * size) == OK
+        assert admin("RPUSH", "list", "1") == 1
+    path = f"{tmp_path}/h.sock"
+    headgate = make_headgate(redis, start=False, pool=pool, upstream_user="app", upstream_password="pw")
+    headgate.write_config(listen=f"{headgate.options['listen']}, unix:{path}")
+    headgate.start()
+    with Client(path) as client:
+        client.send(encode("BLPOP", "list", 0) + encode("GET", "long") + encode("RESET") + encode("ACL", "WHOAMI"))
+        time.sleep(0.5)
+        assert client.read() == [b"list", b"1"]
+        assert client.read() == b"v" * size
+        assert client.read_many(2) == [Status(b"RESET"), b"app"]
+
+
+def test_who_resets_behind_an_unseen_auth_gets_the_upstream_user_back(make_redis, make_headgate, pool):
+    """Redis' default user may do everything here, and is nobody whom clients of Headgate may become."""
+    redis = make_redis()
+    with redis.connect() as admin:
+        assert admin("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all") == OK
+    headgate = make_headgate(redis, pool=pool, upstream_user="app", upstream_password="pw")
+    client = headgate.connect()
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("AUTH", "nobody", "x") + encode("RESET"))
+    assert client.read() == Status(b"RESET")
     assert client("ACL", "WHOAMI") == b"app"
 
 
