@@ -38,6 +38,18 @@ static const char *const kind_names[] = {
     [EXPECT_RESET] = "status RESET",
 };
 
+/* They tell an EXEC from a BLPOP and from an MGET. */
+static void describe_elements(const struct client *client, uint32_t count, char *out)
+{
+    for (size_t place = 1; place <= count; place++) {
+        const struct expectation *element = expect_at(&client->expected, place);
+        size_t length = strlen(out);
+        if (element != NULL)
+            snprintf(out + length, DESCRIPTION_MAX - length, "%s %s %s %" PRId64, place == 1 ? ":" : ",",
+                     kind_names[element->kind], element->text != NULL ? element->text : "", element->number);
+    }
+}
+
 void verify_describe(const struct client *client, char *out)
 {
     const struct expectation *head = expect_at(&client->expected, 0);
@@ -51,6 +63,8 @@ void verify_describe(const struct client *client, char *out)
     snprintf(out, DESCRIPTION_MAX, "%s %s (client %" PRIu32 ", number %" PRId64 ", count %" PRIu32 ", RESP%u)",
              kind_names[head->kind], head->text != NULL ? head->text : "", client->index, number, head->count,
              (unsigned)head->resp);
+    if (head->kind == EXPECT_ARRAY)
+        describe_elements(client, head->count, out);
 }
 
 static void bytes_show(const char *data, size_t length, char *out)
