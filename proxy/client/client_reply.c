@@ -81,17 +81,15 @@ static uint64_t held_for(const struct client *client)
     return held;
 }
 
-static bool over_output_limit(struct client *client)
+bool client_is_past_limit(struct client *client, uint64_t held, const char *what)
 {
     uint64_t limit = client->service->settings.output_limit;
-    uint64_t held = held_for(client);
 
     if (limit == 0 || held <= limit) {
         return false;
     }
-    client_log(client, LOG_LEVEL_WARNING,
-               "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit",
-               client->address_text, (unsigned long long)held);
+    client_log(client, LOG_LEVEL_WARNING, "closing client %s: %llu bytes %s, more than client_output_limit",
+               client->address_text, (unsigned long long)held, what);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
     client_close(client, "past client_output_limit");
     return true;
@@ -193,7 +191,7 @@ bool client_write(struct client *client)
         return false;
     }
     connection_want_write(&client->connection, buffer_length(&client->output) > 0);
-    if (over_output_limit(client)) {
+    if (client_is_past_limit(client, held_for(client), "wait for it to read its replies")) {
         return false;
     }
     /* First, as what is kept for replies that are written now counts below: nobody would look again. */
