@@ -551,9 +551,6 @@ void client_end_policies(struct client *client, struct run *run, enum policy_out
 /* Bytes for the client right now, behind everything given before. Borrowed bytes must stay valid until the client was
  * written in this stage of the loop iteration. */
 void client_output(struct client *client, const char *data, size_t length, bool borrowed);
-/* Whether so many bytes are more than client_output_limit: then the client was closed. what: behind the number in the
- * log. */
-bool client_is_past_limit(struct client *client, uint64_t held, const char *what);
 /* A push of Headgate's own, in its place behind the requests under way. False when memory is short. */
 bool client_push(struct client *client, const char *text, size_t length);
 /* An answer of Headgate's own, in its place behind the requests under way. False when memory is short. */

@@ -81,15 +81,17 @@ static uint64_t held_for(const struct client *client)
     return held;
 }
 
-bool client_is_past_limit(struct client *client, uint64_t held, const char *what)
+static bool over_output_limit(struct client *client)
 {
     uint64_t limit = client->service->settings.output_limit;
+    uint64_t held = held_for(client);
 
     if (limit == 0 || held <= limit) {
         return false;
     }
-    client_log(client, LOG_LEVEL_WARNING, "closing client %s: %llu bytes %s, more than client_output_limit",
-               client->address_text, (unsigned long long)held, what);
+    client_log(client, LOG_LEVEL_WARNING,
+               "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit",
+               client->address_text, (unsigned long long)held);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
     client_close(client, "past client_output_limit");
     return true;
@@ -191,7 +193,7 @@ bool client_write(struct client *client)
         return false;
     }
     connection_want_write(&client->connection, buffer_length(&client->output) > 0);
-    if (client_is_past_limit(client, held_for(client), "wait for it to read its replies")) {
+    if (over_output_limit(client)) {
         return false;
     }
     /* First, as what is kept for replies that are written now counts below: nobody would look again. */
