@@ -37,7 +37,7 @@ def count(headgate, section, name):
 
 def assert_counts(headgate, section, **expected):
     found = stats(headgate, section)
-    assert {name: int(found[f"{section}_{name}"]) for name in expected} == expected
+    assert {name: int(found.get(f"{section}_{name}", found.get(name))) for name in expected} == expected
 
 
 def test_each_has_its_own_of_a_pipeline(make, redis):
@@ -157,7 +157,9 @@ def test_random_pipelines(make, threads, seed):
     assert_counts(headgate, "deny", rejected_total=model.denied, observed_total=model.observed)
     assert_counts(headgate, "limit", admitted_total=2 * model.limited, refused_total=0)
     assert_counts(headgate, "lease", acquired_total=model.acquired, released_total=model.released)
-    wait_for(lambda: count(headgate, "latency", "samples_total") == model.requests, what="all samples")
+    # A request that is not the test's own would be in both, a sample that was lost or counted twice in the second only.
+    assert_counts(headgate, "traffic", requests_total=model.requests)
+    assert_counts(headgate, "latency", samples_total=model.requests)
 
 
 def test_who_is_over_a_limit_still_has_its_locks(make, redis):

@@ -4,6 +4,7 @@ import collections
 import errno
 import functools
 import os
+import select
 import socket
 import ssl
 import subprocess
@@ -126,14 +127,43 @@ class TlsSocket:
 
     def _send_pending(self):
         """What was not sent before its time was over is sent first the next time."""
+        self._take_pending()
+        while self.pieces:
+            self._send_piece()
+
+    def _take_pending(self):
         with self.state:
             data = self.outgoing.read()
         self.pieces.extend(self.cut(data) if data else [])
-        while self.pieces:
-            sent = self.raw.send(self.pieces[0])
-            self.pieces[0] = self.pieces[0][sent:]
-            if not self.pieces[0]:
-                self.pieces.popleft()
+
+    def _send_piece(self):
+        sent = self.raw.send(self.pieces[0])
+        self.pieces[0] = self.pieces[0][sent:]
+        if not self.pieces[0]:
+            self.pieces.popleft()
+
+    def _send_meanwhile(self, wait):
+        """Sends what the other side takes, which may be nothing before it is read from. wait: goes on until all is sent
+        or there is something to read."""
+        if not self.output.acquire(blocking=False):
+            return  # somebody else sends
+        try:
+            self._take_pending()
+            while self.pieces and self._may_send(wait):
+                self._send_piece()
+        except (BrokenPipeError, ConnectionResetError):
+            self.pieces.clear()
+        finally:
+            self.output.release()
+
+    def _may_send(self, wait):
+        seconds = self.raw.gettimeout() if wait else 0
+        waiting = select.poll()
+        waiting.register(self.raw, select.POLLIN | select.POLLOUT)
+        events = waiting.poll(None if seconds is None else 1000 * seconds)
+        if seconds and not events:
+            raise TimeoutError("timed out")
+        return any(event & select.POLLOUT for _, event in events)
 
     # ---- what a socket has ----
 
@@ -161,7 +191,7 @@ class TlsSocket:
     def recv(self, count, flags=0):
         while not self.plain and not self.ended:
             self._receive()
-            self._flush()
+            self._send_meanwhile(wait=False)
         data = bytes(self.plain[:count])
         if not flags & socket.MSG_PEEK:
             del self.plain[:count]
@@ -175,6 +205,7 @@ class TlsSocket:
             self.plain += data
             self.ended = not data
         except ssl.SSLWantReadError:
+            self._send_meanwhile(wait=True)
             self._feed()
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             self.ended = True
