@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.resp import OK, QUEUED, Error, wait_for
+from harness.resp import OK, QUEUED, Closed, Error, wait_for
 from harness.servers import run_headgate
 
 PATIENCE = 40
@@ -317,6 +317,15 @@ def drop_connections(direct):
     direct("CLIENT", "KILL", "USER", "app")
 
 
+def whoami(headgate):
+    """None: the connection over which it was asked was one of those that were killed, and that was not known yet."""
+    try:
+        with headgate.connect() as client:
+            return client("ACL", "WHOAMI")
+    except Closed:
+        return None
+
+
 def test_a_password_that_stands_in_two_places_and_is_changed_in_one(redis, pool, direct, make_headgate):
     """The identity says the old one still: that takes nothing back, also not at the next reload."""
     headgate = in_two_places(redis, pool, make_headgate, upstream_password="old")
@@ -327,7 +336,7 @@ def test_a_password_that_stands_in_two_places_and_is_changed_in_one(redis, pool,
     configure(headgate, max_clients=1234)
     drop_connections(direct)
     for _ in range(4):
-        assert headgate.connect()("ACL", "WHOAMI") == b"app"
+        assert wait_for(lambda: whoami(headgate), what="an answer") == b"app"
     assert refusals(direct) == 0
 
 
@@ -341,7 +350,7 @@ def test_a_password_that_stands_in_two_places_and_is_changed_for_the_identity(re
     await_lines(headgate, TAKEN, workers(headgate))
     drop_connections(direct)
     for _ in range(4):
-        assert headgate.connect()("ACL", "WHOAMI") == b"app"
+        assert wait_for(lambda: whoami(headgate), what="an answer") == b"app"
 
 
 def test_a_password_of_an_identity_that_is_gone_is_not_tried_on(redis, pool, direct, make_headgate):

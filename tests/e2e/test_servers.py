@@ -251,7 +251,7 @@ def test_who_is_served_when_another_has_all_the_clients_that_it_may_have(make_se
 
 @pytest.mark.threads
 def test_a_rule_for_one_server(make_several):
-    rules = limit(limit=3, window="60s", commands="incr", servers="cache")
+    rules = limit(limit=3, window="60s", commands="incr", servers="cache", per="all")
     rules += "[deny:flush]\ncommands = flushall\nservers = queue, sessions\n"
     several = make_several(rules=rules, threads=2)
     clients = {name: several.connect(name) for name in NAMES}
@@ -264,7 +264,7 @@ def test_a_rule_for_one_server(make_several):
 
 @pytest.mark.threads
 def test_a_limit_of_all_counts_for_each_by_itself(make_several):
-    several = make_several(rules=limit(limit=3, window="60s", commands="incr"))
+    several = make_several(rules=limit(limit=3, window="60s", commands="incr", per="all"))
     for name in NAMES:
         client = several.connect(name)
         assert [refuses(client("INCR", "n")) for _ in range(5)] == [False] * 3 + [True] * 2
