@@ -105,7 +105,9 @@ def test_who_is_closed_by_redis_reads_why(redis, make_headgate, pool):
     with redis.connect() as direct:
         killed = direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     # What is sent on a connection of which the end has not been seen yet is lost.
-    wait_for(lambda: int(stats(headgate)["lanes_lost_total"]) >= killed > 0, what="all ends to be seen")
+    # One that was not ready yet has failed.
+    ended = ("lanes_lost_total", "lanes_failed_total")
+    wait_for(lambda: sum(int(stats(headgate)[name]) for name in ended) >= killed > 0, what="all ends to be seen")
     if pool == "shared":
         assert idle("PING") == PONG
         assert " broke: " not in headgate.log()

@@ -3,6 +3,8 @@
 import socket
 import threading
 
+import pytest
+
 from harness.tls import TlsSocket, client_context, server_context
 
 PIECE = b"x" * 16_384
@@ -49,4 +51,14 @@ def test_reading_does_not_wait_until_all_is_sent():
     assert received == sent
     assert answers == [b"second", b"third"]
     client.close()
+    server.close()
+
+
+def test_reading_from_one_that_was_closed_is_an_error_of_the_socket():
+    """Another thread may have closed it, while something was still to be sent."""
+    client, server = make_pair()
+    fill(client)
+    client.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        client.recv(100)
     server.close()

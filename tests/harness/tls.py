@@ -158,8 +158,11 @@ class TlsSocket:
 
     def _may_send(self, wait):
         seconds = self.raw.gettimeout() if wait else 0
+        descriptor = self.raw.fileno()
+        if descriptor < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))  # closed by another thread meanwhile
         waiting = select.poll()
-        waiting.register(self.raw, select.POLLIN | select.POLLOUT)
+        waiting.register(descriptor, select.POLLIN | select.POLLOUT)
         events = waiting.poll(None if seconds is None else 1000 * seconds)
         if seconds and not events:
             raise TimeoutError("timed out")
