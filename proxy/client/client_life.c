@@ -106,6 +106,14 @@ void client_finish(struct client *client)
     }
 }
 
+void client_finish_presuming(struct client *client)
+{
+    if (client->state == CLIENT_OPEN) {
+        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+        client_finish(client);
+    }
+}
+
 struct log_subject client_log_subject(const struct client *client)
 {
     return (struct log_subject){

@@ -48,6 +48,8 @@ static inline void client_want_flush(struct client *client)
 
 /* Stops taking requests; closes when those under way are answered and the answers written. */
 void client_finish(struct client *client);
+/* The same, for a client that was refused what its next requests may count on: see session_is_presumed(). */
+void client_finish_presuming(struct client *client);
 /* Stops taking requests; forgets what is under way; closes when the output is written. why is logged at debug level. */
 void client_end(struct client *client, const char *why);
 /* What lines of the log say of the client; the texts are its own. */

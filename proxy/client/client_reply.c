@@ -587,6 +587,9 @@ void client_run_lost(struct run *run, enum run_loss loss, const char *why)
         return;
     }
     client_end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
+    if (session_is_presumed(run->expected)) {
+        client_finish_presuming(client);
+    }
     if (client->first == run) {
         advance(client);
     }

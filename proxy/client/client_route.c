@@ -143,6 +143,7 @@ static enum client_outcome carry_out(struct client *client, struct session_route
         session_drop_route(client, route);
         client_answer_unreachable(client, client->exclusive);
         client_login_end(client);
+        client_finish_presuming(client);
         return CLIENT_TAKEN;
     }
     if (!client_choose_lane(client, route, &lane)) {

@@ -598,6 +598,24 @@ void session_request_unseen(struct client *client, const struct expected_reply *
     client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(expected->kind);
 }
 
+bool session_is_presumed(const struct expected_reply *expected)
+{
+    if (expected == NULL) {
+        return false;
+    }
+    switch (expected->kind) {
+    case EXPECT_MULTI:
+    case EXPECT_WATCH:
+    case EXPECT_PROFILE:
+    case EXPECT_RESET:
+    case EXPECT_TRACKING_ON:
+    case EXPECT_OPTIN:
+        return true;
+    default:
+        return false;
+    }
+}
+
 void session_request_unsent(struct client *client, const struct expected_reply *expected)
 {
     if (expected != NULL && session_kind_may_block(expected->kind) && client->session.blocking > 0) {

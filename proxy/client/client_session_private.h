@@ -138,6 +138,11 @@ static inline bool session_may_block(const struct client *client)
 bool session_change_profile(struct client *client, struct profile *profile);
 /* The request is sent, and nothing will tell of its reply. */
 void session_request_unseen(struct client *client, const struct expected_reply *expected);
+/*
+ * Whether requests behind this one mean something else where it is not done: they would run outside of MULTI, in
+ * another database, as another user. Who has sent them ahead of its answer cannot take them back. expected may be NULL.
+ */
+bool session_is_presumed(const struct expected_reply *expected);
 /* The request was not sent after all. expected may be NULL. */
 void session_request_unsent(struct client *client, const struct expected_reply *expected);
 /* The request was sent (or answered here): brings the view of what was sent up to date. */

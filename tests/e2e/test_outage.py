@@ -180,13 +180,13 @@ def test_who_has_sent_all_and_waits_for_a_lane_of_its_own_is_closed(redis, make_
 
 
 def test_an_error_for_want_of_a_lane_leaves_no_state(redis, make_headgate):
-    """MULTI and SUBSCRIBE that were never sent are forgotten: what comes next takes the shared lane."""
+    """BLPOP and SUBSCRIBE that were never sent are forgotten: what comes next takes the shared lane."""
     headgate = make_headgate(redis, pool="shared", upstream_wait="200ms")
     with headgate.connect() as client:
         assert client("PING") == PONG
         redis.kill()
         await_outage(headgate)
-        for request in (("BLPOP", "k", 0), ("MULTI",), ("SUBSCRIBE", "c")):
+        for request in (("BLPOP", "k", 0), ("SUBSCRIBE", "c")):
             assert client(*request).startswith(b"ERR headgate: no connection to Redis")
         redis.start()
         wait_for(lambda: client("PING") == PONG, what="Redis to be back")
@@ -194,6 +194,41 @@ def test_an_error_for_want_of_a_lane_leaves_no_state(redis, make_headgate):
             assert b"lane=shared" in admin("CLIENTS")
             assert b"lane=blocking" not in admin("CLIENTS")
         assert client("SET", "k", 1) == OK
+
+
+PRESUMED = {
+    "MULTI": ("MULTI",),
+    "WATCH": ("WATCH", "k"),
+    "SELECT": ("SELECT", 5),
+    "AUTH": ("AUTH", "default", "any"),
+    "HELLO": ("HELLO", 3),
+    "RESET": ("RESET",),
+    "TRACKING": ("CLIENT", "TRACKING", "ON"),
+    "OPTIN": ("CLIENT", "TRACKING", "ON", "OPTIN"),
+}
+
+
+@pytest.mark.parametrize("presumed", PRESUMED.values(), ids=PRESUMED)
+def test_who_is_refused_what_the_next_requests_count_on_is_closed(redis, make_headgate, pool, presumed):
+    """They may be under way already, and come to a Redis that is back: outside of MULTI, or to another database."""
+    headgate = make_headgate(redis, pool=pool, upstream_wait="300ms")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    redis.kill()
+    await_outage(headgate)
+    if pool == "session":
+        client = headgate.connect()
+    lost = int(stats(headgate)["clients_closed_lost_total"])
+    client.send(encode(*presumed))
+    assert client.read().startswith(b"ERR headgate: no connection to Redis")
+    redis.start()
+    await_service(headgate)
+    with pytest.raises((Closed, OSError)):
+        client.send(encode("INCR", "k"))
+        client.read()
+    assert int(stats(headgate)["clients_closed_lost_total"]) == lost + 1
+    with headgate.connect() as other:
+        assert other("GET", "k") is None
 
 
 LOST_IN_SILENCE = {
