@@ -37,8 +37,12 @@ struct place {
     int fd;
 };
 
-/* Which processes a search goes through: those of which other sockets are known, those of the user, all others. */
-enum phase { PHASE_KNOWN, PHASE_SAME_USER, PHASE_OTHERS, PHASE_END };
+/* So many descriptors of each process come ahead of the rest: one with thousands would hold up the search for all. */
+#define FIRST_DESCRIPTORS 256
+
+/* What a search goes through: processes of which other sockets are known, the first descriptors of those of the user,
+ * the rest of these, all others. */
+enum phase { PHASE_KNOWN, PHASE_SAME_USER_FIRST, PHASE_SAME_USER_REST, PHASE_OTHERS, PHASE_END };
 
 /* A search through all processes, as far as it has come. */
 struct search {
@@ -307,6 +311,7 @@ static bool is_out_of_time(struct search *search)
     return ++search->looks % LOOKS_PER_TIME == 0 && own_time_us() >= search->until_us;
 }
 
+/* The kernel lists descriptors in the order of their numbers. */
 static enum look look_at_descriptors(DIR *descriptors, struct search *search, int *fd)
 {
     const struct dirent *entry;
@@ -315,6 +320,9 @@ static enum look look_at_descriptors(DIR *descriptors, struct search *search, in
         long number = read_number(entry->d_name);
         if (number <= search->fd) {
             continue;
+        }
+        if (search->phase == PHASE_SAME_USER_FIRST && number >= FIRST_DESCRIPTORS) {
+            return LOOK_DONE;
         }
         if (read_socket(dirfd(descriptors), entry->d_name) == search->inode) {
             *fd = (int)number;
@@ -335,7 +343,7 @@ static enum look look_at_process(struct search *search, pid_t pid, int *fd)
     /* The one that was begun may have ended since: of this one nothing was looked at. */
     if (search->next != pid) {
         search->next = pid;
-        search->fd = -1;
+        search->fd = search->phase == PHASE_SAME_USER_REST ? FIRST_DESCRIPTORS - 1 : -1;
     }
     if (descriptors == NULL) {
         search->denied = search->denied || errno == EACCES || errno == EPERM;
@@ -383,7 +391,7 @@ static bool is_of_phase(const struct search *search, pid_t pid, uid_t uid)
     struct stat status;
 
     snprintf(path, sizeof path, "/proc/%ld", (long)pid);
-    return stat(path, &status) == 0 && (status.st_uid == uid) == (search->phase == PHASE_SAME_USER);
+    return stat(path, &status) == 0 && (status.st_uid == uid) == (search->phase != PHASE_OTHERS);
 }
 
 /* The last one first: who has connected just now has begun after the system's own processes, and before them a process

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #define NOBODY 65534
+/* More than are looked at ahead of other processes' descriptors. */
+#define MANY 600
 
 /* A child with the far ends of some connections over loopback. */
 struct far {
@@ -27,11 +29,16 @@ struct far {
     int orders; /* a byte: the connections are closed; the end: the child goes */
 };
 
-static _Noreturn void live(const struct sockaddr_in *to, size_t count, uid_t uid, int orders)
+static _Noreturn void live(const struct sockaddr_in *to, size_t others, size_t count, uid_t uid, int orders)
 {
     int fds[3];
     char order;
 
+    for (size_t i = 0; i < others; i++) {
+        if (dup(orders) < 0) {
+            _exit(3);
+        }
+    }
     if (setuid(uid) != 0) {
         _exit(1);
     }
@@ -50,7 +57,8 @@ static _Noreturn void live(const struct sockaddr_in *to, size_t count, uid_t uid
     _exit(0);
 }
 
-static struct far open_far(size_t count, uid_t uid)
+/* They come behind so many others of the child's descriptors. */
+static struct far open_far_behind(size_t others, size_t count, uid_t uid)
 {
     struct far far = {.count = count};
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -65,7 +73,7 @@ static struct far open_far(size_t count, uid_t uid)
     far.child = fork();
     if (far.child == 0) {
         close(pipes[1]);
-        live(&own, count, uid, pipes[0]);
+        live(&own, others, count, uid, pipes[0]);
     }
     close(pipes[0]);
     far.orders = pipes[1];
@@ -75,6 +83,11 @@ static struct far open_far(size_t count, uid_t uid)
     }
     close(listener);
     return far;
+}
+
+static struct far open_far(size_t count, uid_t uid)
+{
+    return open_far_behind(0, count, uid);
 }
 
 static void close_far(struct far *far)
@@ -177,12 +190,47 @@ Test(peer_process, that_began_last_is_looked_at_first)
     peer_finder_free(finder);
 }
 
+/* The sockets of who has few are found ahead of the thousands of others, whoever began when. */
+Test(peer_process, with_few_descriptors_does_not_wait_for_those_with_many)
+{
+    struct peer_finder *finder = peer_finder_new();
+    struct far far = open_far(1, getuid());
+    pid_t crowds[] = {open_crowd(), open_crowd()};
+    struct peer peer = peer_at(far.near[0]);
+    struct peer_process process = {0};
+    const char *why = "";
+
+    cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
+    cr_expect_eq(process.pid, far.child);
+    close_far(&far);
+    for (size_t i = 0; i < 2; i++) {
+        kill(crowds[i], SIGKILL);
+        waitpid(crowds[i], NULL, 0);
+    }
+    peer_finder_free(finder);
+}
+
+/* Behind the first ones of all. */
+Test(peer_process, with_many_descriptors_is_found_by_the_last)
+{
+    struct peer_finder *finder = peer_finder_new();
+    struct far far = open_far_behind(MANY, 1, getuid());
+    struct peer peer = peer_at(far.near[0]);
+    struct peer_process process = {0};
+    const char *why = "";
+
+    cr_expect_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
+    cr_expect_eq(process.pid, far.child);
+    close_far(&far);
+    peer_finder_free(finder);
+}
+
 /* The next one's first descriptors were taken for looked at, and nobody was found to have the connection. */
 Test(peer_process, is_found_when_one_before_it_ends_while_it_is_looked_at)
 {
     for (int slices = 1; slices <= 3; slices++) {
         struct peer_finder *finder = peer_finder_new();
-        struct far far = open_far(1, getuid());
+        struct far far = open_far_behind(MANY, 1, getuid());
         pid_t crowd = open_crowd();
         struct peer peer = peer_at(far.near[0]);
         struct peer_process process = {0};
