@@ -5,6 +5,7 @@ died, so each is answered as by one Redis that took its time, in order, and noth
 
 import pytest
 
+from harness.admin import await_end_seen, await_outage
 from harness.cluster import Cluster, tag_of
 from harness.resp import NIL_ARRAY, NULL, OK, PONG, QUEUED, Map, Push, encode
 from harness.sentinel import Group
@@ -92,6 +93,7 @@ def test_before_a_cluster(make_headgate, pool, threads):
         tags = [tag_of(slot) for slot in (SLOT, SECOND_SLOT, OTHER_SLOT)]
         lost = cluster.owner(SLOT)
         lost.kill()
+        await_end_seen(headgate, lost.cluster_address[1])
         waiting = list(clients_of(headgate, *tags))
         channel = f"{{{tags[0]}}}channel"
         waiting.append(Waiting(headgate).ask((("SSUBSCRIBE", channel), [b"ssubscribe", channel.encode(), 1])))
@@ -107,6 +109,7 @@ def test_behind_sentinels(make_headgate, pool):
         headgate = make_headgate(group.url, pool=pool, upstream_wait="200s")
         headgate.await_log("connected to Redis")
         group.master().kill()
+        await_outage(headgate)
         waiting = list(clients_of(headgate, "a", "b", "c"))
         waiting.append(Waiting(headgate).ask((("SELECT", 3), OK), (("SET", "k", 3), OK), (("GET", "k"), b"3")))
         waiting.append(Waiting(headgate).ask((("GET", "k"), None), (("SELECT", 3), OK), (("EXISTS", "other"), 0)))

@@ -1,5 +1,6 @@
 """Reading the admin port."""
 
+import os
 import re
 
 from harness.resp import wait_for
@@ -29,6 +30,30 @@ def await_outage(headgate):
         return figures["upstream_up"] == figures["lanes_pooled"] == "0"
 
     wait_for(is_seen, what="the outage to be noticed")
+
+
+def await_end_seen(headgate, port):
+    """Until Headgate has closed all that it had open to who was at this port of 127.0.0.1, and is no more."""
+
+    def is_seen():
+        descriptors = f"/proc/{headgate.process.pid}/fd"
+        own = {read_link(f"{descriptors}/{name}") for name in os.listdir(descriptors)}
+        with open("/proc/net/tcp") as sockets:
+            rows = [row.split() for row in sockets.readlines()[1:]]
+        # The far address, the state (established, or ended by the other side), the number of the socket.
+        return not any(
+            int(row[2].split(":")[1], 16) == port and row[3] in ("01", "08") and f"socket:[{row[9]}]" in own for row in rows
+        )
+
+    wait_for(is_seen, what="the end of the connections to be seen")
+
+
+def read_link(path):
+    """What it leads to; None if it is gone."""
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:
+        return None
 
 
 def await_empty(headgate):
