@@ -587,7 +587,8 @@ void client_run_lost(struct run *run, enum run_loss loss, const char *why)
         return;
     }
     client_end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
-    if (session_is_presumed(run->expected)) {
+    /* Before a cluster, MULTI may have been answered before its lane was chosen: the transaction goes with it. */
+    if (session_is_presumed(run->expected) || client->session.known_transaction) {
         client_finish_presuming(client);
     }
     if (client->first == run) {

@@ -7,7 +7,7 @@ import pytest
 
 from harness.admin import await_end_seen, await_outage
 from harness.cluster import Cluster, tag_of
-from harness.resp import NIL_ARRAY, NULL, OK, PONG, QUEUED, Map, Push, encode
+from harness.resp import NIL_ARRAY, NULL, OK, PONG, QUEUED, Closed, Map, Push, encode
 from harness.sentinel import Group
 
 # Slots of the first of three masters, and one of another.
@@ -124,3 +124,27 @@ def test_behind_sentinels(make_headgate, pool):
         assert tracks.read() == [b"invalidate", [b"tracked"]]
     finally:
         group.discard()
+
+
+@pytest.mark.parametrize("before", [[], [("PING",)]], ids=["MULTI", "MULTI and PING"])
+def test_a_transaction_whose_node_stays_away_ends_its_client(make_headgate, pool, before):
+    """MULTI was answered before its node was known. What follows the refusal must not run outside of it."""
+    with Cluster(masters=3, replicas=0) as cluster:
+        for node in cluster.current_masters():
+            node.tell("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        headgate = make_headgate(cluster.url(), pool=pool, upstream_wait="300ms")
+        headgate.await_log("3 of them masters with slots")
+        key, other = (f"{{{tag_of(slot)}}}k" for slot in (SLOT, OTHER_SLOT))
+        client = headgate.connect()
+        assert client("SET", other, 1) == OK
+        lost = cluster.owner(SLOT)
+        lost.kill()
+        await_end_seen(headgate, lost.cluster_address[1])
+        client = headgate.connect()
+        assert client("MULTI") == OK
+        assert all(client(*command) == QUEUED for command in before)
+        assert client("INCR", key).startswith(b"ERR headgate: no connection to Redis")
+        with pytest.raises((Closed, OSError)):
+            client("INCR", other)
+        with headgate.connect() as another:
+            assert another("GET", other) == b"1"
