@@ -101,6 +101,7 @@ def test_what_comes_until_tracking_has_ended_is_nobodys(fake, headgate, said):
     client.send(encode("MULTI") + encode("EXEC"))
     assert client.read_many(2) == [OK, []]
     ordinary(fake, client)
+    wait_for(lambda: given_back(headgate), what="the lane to be given back")
     other = in_resp3(headgate)
     other.send(encode("MULTI") + encode("EXEC"))
     assert other.read_many(2) == [OK, []]
