@@ -196,6 +196,15 @@ def test_an_error_for_want_of_a_lane_leaves_no_state(redis, make_headgate):
         assert client("SET", "k", 1) == OK
 
 
+def connect_and_kill(redis, headgate, pool):
+    """A client that has been served before Redis went away; in pool = session, where that one went with it, another."""
+    client = headgate.connect()
+    assert client("PING") == PONG
+    redis.kill()
+    await_outage(headgate)
+    return headgate.connect() if pool == "session" else client
+
+
 PRESUMED = {
     "MULTI": ("MULTI",),
     "WATCH": ("WATCH", "k"),
@@ -212,12 +221,7 @@ PRESUMED = {
 def test_who_is_refused_what_the_next_requests_count_on_is_closed(redis, make_headgate, pool, presumed):
     """They may be under way already, and come to a Redis that is back: outside of MULTI, or to another database."""
     headgate = make_headgate(redis, pool=pool, upstream_wait="300ms")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    redis.kill()
-    await_outage(headgate)
-    if pool == "session":
-        client = headgate.connect()
+    client = connect_and_kill(redis, headgate, pool)
     lost = int(stats(headgate)["clients_closed_lost_total"])
     client.send(encode(*presumed))
     assert client.read().startswith(b"ERR headgate: no connection to Redis")
@@ -247,12 +251,7 @@ def test_who_loses_what_has_no_answer_is_closed(redis, make_headgate, pool, how,
     """It cannot be told by an error, and would go on as if it were within MULTI, say: what was meant for that would run
     by itself."""
     headgate = make_headgate(redis, pool=pool, upstream_wait="300ms")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    redis.kill()
-    await_outage(headgate)
-    if pool == "session":
-        client = headgate.connect()
+    client = connect_and_kill(redis, headgate, pool)
     client.send(encode("CLIENT", "REPLY", how) + b"".join(encode(*request) for request in lost))
     client.send(encode("INCR", "k"))
     with pytest.raises((Closed, OSError)):
