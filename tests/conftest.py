@@ -14,7 +14,8 @@ import pytest
 from harness.fake_redis import FakeRedis
 from harness.probe import Probe
 from harness.servers import Headgate, Redis, Server
-from harness.target import MODES, Target
+from harness.target import Target
+from harness.tls import TRANSPORT
 
 TEST_TIMEOUT = 300
 HERE = pathlib.Path(__file__).resolve().parent
@@ -28,6 +29,10 @@ def named_in(path):
     return files
 
 
+PINNED = named_in(HERE / "pinned.txt")
+# Tests for scripts/soak, which sets SOAKS: the starts of their names.
+SOAKED = tuple(line.partition("#")[0].strip() for line in (HERE / "soak.txt").read_text().splitlines() if line.partition("#")[0].strip())
+SOAKS = "HEADGATE_SOAK" in os.environ
 LONGEST = {path: rank for rank, path in enumerate(named_in(HERE / "longest.txt"))}
 
 
@@ -37,10 +42,26 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "error::pytest.PytestUnhandledThreadExceptionWarning")
 
 
+def pytest_generate_tests(metafunc):
+    """A target is Redis itself, which proves the expectation right, and Headgate with pool = shared. The files of
+    tests/pinned.txt run with pool = session, too."""
+    pools = ["shared", "session"] if pathlib.Path(metafunc.module.__file__) in PINNED else ["shared"]
+    given = str([mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")])
+    if "shared_target" in metafunc.fixturenames and "shared_target" not in given:
+        direct = [] if TRANSPORT == "tls" else ["direct"]
+        metafunc.parametrize("shared_target", direct + pools, indirect=True, scope="module")
+    if "pool" in metafunc.fixturenames and "pool" not in given:
+        metafunc.parametrize("pool", pools)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """With several processes (-n 8 --dist loadgroup) each test goes to the next that is free; but those that share a
+def pytest_collection_modifyitems(config, items):
+    """Of tests/soak.txt only what is asked for by its name, or by scripts/soak, which wants nothing else. With several processes (-n 8 --dist loadgroup) each test goes to the next that is free; but those that share a
     server go to one, so that it is started once. Those that take longest begin."""
+    others = [item for item in items if item.nodeid.startswith(SOAKED) != SOAKS]
+    if others and not any("::" in argument for argument in config.args):
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item.nodeid.startswith(SOAKED) == SOAKS]
     items.sort(key=lambda item: LONGEST.get(item.path, len(LONGEST)))
     for item in items:
         group = group_of(item)
@@ -95,7 +116,7 @@ def sound_logs(bounded):
             server.check_log()
 
 
-@pytest.fixture(scope="module", params=MODES)
+@pytest.fixture(scope="module")
 def shared_target(request):
     target = Target(request.param)
     yield target
@@ -104,7 +125,7 @@ def shared_target(request):
 
 @pytest.fixture
 def target(shared_target):
-    """Redis, reached directly or through Headgate in either pool mode. "direct" proves the expectation right."""
+    """Redis, reached directly or through Headgate."""
     yield shared_target
     shared_target.clean()
 
@@ -112,11 +133,6 @@ def target(shared_target):
 @pytest.fixture
 def client(target):
     return target.connect()
-
-
-@pytest.fixture(params=("shared", "session"))
-def pool(request):
-    return request.param
 
 
 @pytest.fixture

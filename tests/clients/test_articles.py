@@ -76,9 +76,9 @@ def sidecars(upstreams, pool):
     return started
 
 
-@pytest.fixture(scope="module", params=("shared", "session"))
-def headgates(request, servers):
-    started = sidecars(servers[SERVERS:], request.param)
+@pytest.fixture(scope="module")
+def headgates(servers):
+    started = sidecars(servers[SERVERS:], "shared")
     yield started
     for headgate in started:
         headgate.finish()

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Error, Map, Status, encode
-from harness.target import MODES, Target
+from harness.target import Target
 from harness.threads import at_once
 
 PASSWORD = "open sesame"
@@ -16,7 +16,7 @@ USERS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODES)
+@pytest.fixture(scope="module")
 def shared_target(request):
     """In place of the common one: the default user needs a password, and there are others."""
     target = Target(request.param, "--requirepass", PASSWORD)

@@ -6,7 +6,7 @@ import pytest
 
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
 from harness.servers import sanitizer_overhead
-from harness.target import MODES, Target
+from harness.target import Target
 
 PASSWORD = "secret"
 NOAUTH = Error(b"NOAUTH Authentication required.")
@@ -15,7 +15,7 @@ LENGTH = b"-ERR Protocol error: unauthenticated bulk length\r\n"
 HUGE = 400 << 20
 
 
-@pytest.fixture(scope="module", params=MODES)
+@pytest.fixture(scope="module")
 def shared_target(request):
     target = Target(request.param, "--requirepass", PASSWORD)
     target.password = PASSWORD

@@ -265,6 +265,7 @@ VERSIONS = [(name, resp) for name in SCENARIOS for resp in (2, 3) if resp == 3 o
 
 @pytest.mark.parametrize("together", (False, True), ids=("one-by-one", "pipelined"))
 @pytest.mark.parametrize(("scenario", "resp"), VERSIONS)
+@pytest.mark.parametrize("shared_target", ["shared"], indirect=True)
 def test_nobody_can_tell(target, scenario, together, resp):
     """Whether Redis is asked, as it is the first time, or not."""
     commands = SCENARIOS[scenario]

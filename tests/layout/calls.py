@@ -1,4 +1,4 @@
-"""Which files of a folder call which: by the text, so what is handed over to be called back does not count."""
+"""Which files of a folder call which, by the text: what is handed over to be called back counts for circles_with_callbacks() only."""
 
 import re
 
@@ -65,3 +65,32 @@ def check_calls(root):
         for knot in allowed:
             if knot not in knots_of(calls):
                 yield f"{folder}: tests/layout/calls.py names a circle that is no more as it says: {', '.join(sorted(knot))}"
+
+ANY_DEFINITION = re.compile(r"^[a-z][\w *]*?\b(\w+)\([^;{]*\)\s*\{", re.MULTILINE)
+NAME = re.compile(r"(?<![\w.>])([a-z]\w*)\b(?!\()")
+CALL_WITH_ARGUMENTS = re.compile(r"(?<![\w.>])([a-z]\w*)\(((?:[^()]|\([^()]*\))*)\)")
+SET_FIELD = re.compile(r"(?:\.|->)(\w+) = &?(\w+)\b")
+CALLED_FIELD = re.compile(r"(?:\.|->)(\w+)\(")
+
+def needs_in(folder):
+    """{file: the files of the folder whose functions it calls, names, or calls back}: who is handed a function with a call needs
+    whoever has it, and who calls a function pointer needs all that set a field of that name."""
+    texts = {path.name: NO_CODE.sub(" ", path.read_text()) for path in sorted(folder.glob("*.c"))}
+    owners = {name: file for file, text in texts.items() for name in DEFINITION.findall(text)}
+    needs = {file: set(called) for file, called in calls_in(folder).items()}
+    setters = {}
+    for file, text in texts.items():
+        known = owners | dict.fromkeys(ANY_DEFINITION.findall(text), file)
+        needs[file] |= {owners[name] for name in NAME.findall(text) if name in owners}
+        for called, arguments in CALL_WITH_ARGUMENTS.findall(text):
+            if called in owners:
+                needs[owners[called]] |= {known[name] for name in NAME.findall(arguments) if name in known}
+        for field, name in SET_FIELD.findall(text):
+            setters.setdefault(field, set()).update({known[name]} if name in known else ())
+    for file, text in texts.items():
+        needs[file] |= {setter for field in CALLED_FIELD.findall(text) for setter in setters.get(field, ())}
+    return {file: needed - {file} for file, needed in needs.items()}
+
+def circles_with_callbacks(root):
+    folders = {path.parent for part in ("proxy", "policies") for path in (root / part).rglob("*.c")}
+    return [knot for folder in sorted(folders) for knot in knots_of(needs_in(folder))]

@@ -1,4 +1,4 @@
-"""Holds the rules of the source's layout: check_layout.py ROOT [libheadgate_core.a]
+"""Holds the rules of the source's layout: check_layout.py ROOT [libheadgate_core.a]; check_layout.py ROOT --lower: its weight
 
 - proxy/ has one folder for each part, and includes point one way, from the top of FOLDERS to the bottom; nothing but
   main.c lies beside the folders;
@@ -8,7 +8,8 @@
 - a header with _private in its name is included by its own module only;
 - what a file in proxy/ exports begins with the name of its module;
 - files of one folder call one way, but for those that calls.py names;
-- files of tests have names of their own.
+- files of tests have names of their own;
+- there is no more of it than ratchet.py says.
 """
 
 import pathlib
@@ -17,6 +18,7 @@ import subprocess
 import sys
 
 from calls import check_calls
+from ratchet import check_weight, lower
 
 # A folder may include those above it here, and itself.
 FOLDERS = ["base", "tls", "conf", "event", "net", "resp", "command", "upstream", "topology", "policy", "client", "worker", "admin", "http", "process"]
@@ -141,11 +143,14 @@ def check(root, library):
             yield from check_no_io(path)
     yield from check_calls(root)
     yield from check_test_names(root)
+    yield from check_weight(root)
     if library:
         yield from check_exports(library)
 
 
 def main():
+    if sys.argv[2:] == ["--lower"]:
+        return lower(pathlib.Path(sys.argv[1]))
     faults = list(check(pathlib.Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))
     for fault in faults:
         print(fault)
