@@ -379,13 +379,17 @@ class Headgate(Server):
     def admin(self):
         return Client(self.admin_address)
 
-    def serves(self):
-        """True if a new client gets an answer that is no error."""
+    def told(self, *request):
+        """What a new client is told. None: it was closed, as over a connection to Redis whose end was not seen yet."""
         with self.connect() as client:
             try:
-                return client("PING") == PONG
+                return client(*request)
             except Closed:
-                return False
+                return None
+
+    def serves(self):
+        """True if a new client gets an answer that is no error."""
+        return self.told("PING") == PONG
 
     def check_log(self):
         """Fails on what a sanitizer or an assertion left in the log since the last look."""
