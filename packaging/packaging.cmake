@@ -23,7 +23,7 @@ endif()
 
 install(FILES packaging/headgate.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME headgate)
 # The units name paths: those of where this is installed, which is known only then.
-install(CODE "set(HEADGATE_SOURCE_DIR ${CMAKE_SOURCE_DIR})\nset(HEADGATE_BINARY_DIR ${CMAKE_BINARY_DIR})")
+install(CODE "set(HEADGATE_SOURCE_DIR [[${CMAKE_SOURCE_DIR}]])\nset(HEADGATE_BINARY_DIR [[${CMAKE_BINARY_DIR}]])")
 install(SCRIPT packaging/install-units.cmake)
 
 # ---- the package ----

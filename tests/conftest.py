@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 
@@ -13,7 +15,7 @@ import pytest
 
 from harness.fake_redis import FakeRedis
 from harness.probe import Probe
-from harness.servers import Headgate, Redis, Server
+from harness.servers import BINARY, Headgate, Redis, Server
 from harness.target import Target
 from harness.tls import TRANSPORT
 
@@ -38,6 +40,7 @@ LONGEST = {path: rank for rank, path in enumerate(named_in(HERE / "longest.txt")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "threads: run under the thread sanitizer, too")
+    config.addinivalue_line("markers", "root: needs root, and is run by sudo where somebody else runs the tests")
     # What a thread of a test asserts counts, too.
     config.addinivalue_line("filterwarnings", "error::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -80,6 +83,20 @@ def group_of(item):
         return None
     parameters = getattr(item, "callspec", None) and item.callspec.params or {}
     return "-".join([item.path.stem, *(str(parameters[name]) for name in shared if name in parameters)])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """A test of root's is run as root, by another pytest if need be. sudo turns on what setarch -R has turned off."""
+    if os.geteuid() == 0 or not pyfuncitem.get_closest_marker("root"):
+        return None
+    kept = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("HEADGATE_") or "SAN_OPTIONS" in name]
+    without_aslr = int(pathlib.Path("/proc/self/personality").read_text(), 16) & 0x0040000
+    command = ["sudo", "-n", "env", *kept, *(["setarch", "-R"] if without_aslr else []), sys.executable]
+    command += ["-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid]
+    done = subprocess.run(command, cwd=pyfuncitem.config.rootpath, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return True
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -141,6 +158,14 @@ def open_directory():
     with tempfile.TemporaryDirectory(prefix="headgate-test-") as path:
         os.chmod(path, 0o755)
         yield path
+
+
+@pytest.fixture
+def open_binary(open_directory):
+    """Headgate where all users may run it: a clone, and the way to it, may be closed to others, as a home is."""
+    copy = shutil.copy(BINARY, open_directory)
+    os.chmod(copy, 0o755)
+    return copy
 
 
 @pytest.fixture

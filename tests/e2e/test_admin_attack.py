@@ -191,6 +191,7 @@ def assert_refused(line):
         assert way in line, line
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("how", ["stay", "half"])
 def test_other_users_change_nothing(redis, make_headgate, how):
     headgate = with_rules(redis, make_headgate)
@@ -201,12 +202,14 @@ def test_other_users_change_nothing(redis, make_headgate, how):
     assert headgate.serves()
 
 
+@pytest.mark.root
 def test_other_users_read(redis, make_headgate):
     headgate = with_rules(redis, make_headgate)
     for request in READS:
         assert not ask_as(NOBODY, headgate.admin_address, [request])[0].startswith(b"-"), request
 
 
+@pytest.mark.root
 def test_who_asks_and_leaves_is_not_taken_for_root(redis, make_headgate):
     """A socket that its process has left belongs to nobody, and the kernel tells 0 for it."""
     headgate = with_rules(redis, make_headgate)
@@ -229,6 +232,7 @@ def test_the_own_user_changes(redis, make_headgate):
     assert headgate.wait() == 0
 
 
+@pytest.mark.root
 def test_over_ipv6(redis, make_headgate):
     port = free_port()
     headgate = with_rules(redis, make_headgate, admin=f"[::1]:{port}")
@@ -238,6 +242,7 @@ def test_over_ipv6(redis, make_headgate):
     assert headgate.serves()
 
 
+@pytest.mark.root
 def test_over_mapped_addresses(redis, make_headgate):
     """The peer's socket is one of IPv6, ours one of IPv4."""
     headgate = with_rules(redis, make_headgate)
@@ -255,6 +260,7 @@ def test_over_a_unix_socket_the_mode_decides(redis, make_headgate, tmp_path):
     assert headgate.wait() == 0
 
 
+@pytest.mark.root
 def test_a_password_lets_anybody_change(redis, make_headgate):
     headgate = with_rules(redis, make_headgate, admin_password="sesame")
     requests = [("RELOAD",), ("AUTH", "wrong"), ("RELOAD",), ("AUTH", "sesame"), ("RELOAD",)]
@@ -262,12 +268,14 @@ def test_a_password_lets_anybody_change(redis, make_headgate):
     assert [line.split()[0] for line in lines] == [b"-NOAUTH", b"-WRONGPASS", b"-NOAUTH", b"+OK", b"+OK"]
 
 
+@pytest.mark.root
 def test_the_option_lets_anybody_change(redis, make_headgate):
     headgate = with_rules(redis, make_headgate, admin_changes="anyone")
     assert ask_as(NOBODY, headgate.admin_address, [("RELOAD",), ("SHUTDOWN",)]) == [b"+OK", b"+OK"]
     assert headgate.wait() == 0
 
 
+@pytest.mark.root
 def test_the_option_is_reloaded(redis, make_headgate):
     headgate = with_rules(redis, make_headgate)
     assert_refused(ask_as(NOBODY, headgate.admin_address, [("RELOAD",)])[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from e2e.test_cluster_path import Counting
-from harness.admin import stats
+from harness.admin import await_end_seen, stats
 from harness.cluster import Cluster, tag_of
 from harness.resp import OK, Error, wait_for
 
@@ -89,6 +89,7 @@ def kill_owner(cluster, headgate, slot):
     """Headgate knows that it cannot be reached, and not yet that another takes over."""
     lost = cluster.owner(slot)
     lost.kill()
+    await_end_seen(headgate, lost.cluster_address[1])
     wait_for(lambda: int(stats(headgate)["lanes_failed_total"]) > 0, what="attempts to reach it")
     return lost
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from harness.admin import stats
+from harness.admin import await_ended, stats
 from harness.resp import OK, PONG, QUEUED, Closed, Error, Map, encode, wait_for
 from harness.threads import at_once
 
@@ -319,7 +319,7 @@ def test_the_configured_password_is_tried_again(redis, admin, pool, make_headgat
     assert [client("GET", "k") for client in clients] == [None] * 3
     rotate(admin)
     admin("ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
-    admin("CLIENT", "KILL", "USER", "app")
+    await_ended(headgate, admin("CLIENT", "KILL", "USER", "app"))
     wait_for(lambda: int(stats(headgate)["lanes_failed_total"]) > 0, what="the password to be refused")
     newcomer = headgate.connect()
     for _ in range(2):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.admin import stats, text
+from harness.admin import await_outage, stats, text
 from harness.latency import ERROR, ON, SLACK, ask, await_report, counter, interfaces, reported_with, timed
 from harness.resp import OK, QUEUED, Error, bulk, encode, wait_for
 from harness.rules import launch, reload
@@ -221,6 +221,7 @@ def test_redis_killed_and_back(redis, make_headgate):
         client("GET", "k")
         wait_for(lambda: counter(headgate, "flush_failures_total") >= 1, 30, "a flush that fails")
     redis.kill()
+    await_outage(headgate)
     redis.start()
     again = headgate.connect()
     wait_for(lambda: not isinstance(again("GET", "k"), Error), what="Redis to be back")

@@ -19,7 +19,7 @@ from harness.leases import (
     losses,
     rule,
 )
-from harness.admin import await_empty, stats
+from harness.admin import await_empty, await_outage, stats
 from harness.resp import NULL, OK, PONG, QUEUED, Closed, Error, encode, same, wait_for
 from harness.rules import check_file, launch
 
@@ -306,9 +306,10 @@ def test_behind_sentinels_and_after_a_failover(servers, make_headgate):
             assert direct("REPLICAOF", "NO", "ONE") == OK
         follow(second, first)
         master.kill()
+        await_outage(headgate)
         for sentinel in sentinels:
             sentinel.switches_to(first)
-        other = wait_for(lambda: headgate.connect(), 30, "a connection")
+        other = headgate.connect()
         wait_for(lambda: other("SET", "lock:a", "other", "NX", "PX", LONG_MS) is None, 30, "the new master's answer")
         headgate.write_rules(confirming(1))
         with headgate.admin() as admin:

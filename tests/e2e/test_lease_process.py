@@ -213,28 +213,24 @@ def test_a_process_that_connects_anew_within_grace(served, redis, start_program)
 # ---- processes that cannot be told ----
 
 
-# Who runs the tests as root can have programs of another user. Everybody else sees what is found of his own.
-OTHER = NOBODY if os.getuid() == 0 else None
-
-
+@pytest.mark.root
 def test_processes_of_others_fall_back_to_the_connection(make_without_rights, redis, start_program):
     """It is said once, with what to do; whose process can be told is a process still."""
     headgate = make_without_rights(rule())
-    strangers = [start_program(headgate.address, user=OTHER) for _ in range(2)]
-    own = start_program(headgate.address, rights=os.getuid() != 0)
+    strangers = [start_program(headgate.address, user=NOBODY) for _ in range(2)]
+    own = start_program(headgate.address, rights=False)
     for number, stranger in enumerate(strangers):
         take_lock(stranger, f"lock:{number}")
     take_lock(own, "lock:own")
     await_owner(headgate, "lock:own", own)
     assert strangers[0].send("idle", "PING") == "+PONG\r\n"
     assert_kept(redis, ["lock:0", "lock:1", "lock:own"])
-    if OTHER:
-        wait_for(lambda: "another user's" in headgate.log(), what="the log to say why")
-        assert lease_of(headgate, "lock:0")["owner"].startswith("127.0.0.1/default/#")
-        strangers[0].close("a")
-        await_gone(redis, "lock:0")
-        assert headgate.log().count("cannot be told") == 1
-        assert "docs/leases.md" in headgate.log()
+    wait_for(lambda: "another user's" in headgate.log(), what="the log to say why")
+    assert lease_of(headgate, "lock:0")["owner"].startswith("127.0.0.1/default/#")
+    strangers[0].close("a")
+    await_gone(redis, "lock:0")
+    assert headgate.log().count("cannot be told") == 1
+    assert "docs/leases.md" in headgate.log()
     strangers[1].kill()
     await_gone(redis, "lock:1")
     assert_kept(redis, ["lock:own"])
@@ -242,10 +238,11 @@ def test_processes_of_others_fall_back_to_the_connection(make_without_rights, re
     await_gone(redis, "lock:own")
 
 
+@pytest.mark.root
 def test_unix_sockets_tell_processes_of_others(make_without_rights, redis, start_program, short_path):
     headgate = make_without_rights(rule(), listen=f"unix:{short_path}")
     wait_for(lambda: os.path.exists(short_path), what="the socket")
-    stranger, sibling = (start_program(short_path, user=OTHER) for _ in range(2))
+    stranger, sibling = (start_program(short_path, user=NOBODY) for _ in range(2))
     assert stranger.send("idle", "PING") == sibling.send("idle", "PING") == "+PONG\r\n"
     take_lock(stranger, "lock:a")
     await_owner(headgate, "lock:a", stranger)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from harness.admin import stats
+from harness.admin import await_outage, stats
 from harness.fake_redis import always
 from harness.global_limits import (
     ALL_KINDS,
@@ -266,7 +266,7 @@ def test_redis_gone_and_back_empty(make_sidecar, redis, kind, mode):
     client = headgate.connect()
     first = spend(client, count=10)
     redis.kill()
-    wait_for(lambda: stats(headgate)["lanes_failed_total"] != "0", what="the outage to be noticed")
+    await_outage(headgate)
     time.sleep(0.7 if kind == "leased" else 0)  # leases are gone
     reply = client("INCR", "n")
     if mode == "deny":

@@ -79,6 +79,7 @@ def test_a_program_that_is_started_anew_begins_anew(served, start_program):
     assert again.send("a", "INCR", "n").startswith(":")
 
 
+@pytest.mark.root
 def test_the_next_process_of_a_number_begins_anew(served, start_program):
     """The kernel gives numbers again; another program does not go on with what is left to the one before it."""
     if not NUMBERS_MAY_BE_CHOSEN:
@@ -93,6 +94,7 @@ def test_the_next_process_of_a_number_begins_anew(served, start_program):
     assert again.send("a", "INCR", "n").startswith(":")
 
 
+@pytest.mark.root
 def test_who_has_the_number_of_who_connected_is_not_charged(make_shared, start_program, open_directory):
     """The kernel tells of a Unix socket the number that its process had. That one may end before it is asked for, and
     leave the connection to a child."""
@@ -122,29 +124,28 @@ def test_a_reload_asks_of_clients_that_are_connected(served, start_program):
     wait_for(lambda: program.send("a", "INCR", "n").startswith("-RATELIMITED a: 2 in 1h per process"), what="a refusal")
 
 
-@pytest.mark.parametrize("user", [65534 if os.getuid() == 0 else os.getuid()])
-def test_uid(served, start_program, user):
+OTHER = 65534
+
+
+@pytest.mark.root
+def test_uid(served, start_program):
     """All programs of one user share it."""
     headgate, address = served(rule(limit=4, per="uid"))
-    programs = [start_program(address, user=user if os.getuid() == 0 else None) for _ in range(2)]
+    programs = [start_program(address, user=OTHER) for _ in range(2)]
     replies = [program.send("a", "INCR", "n") for _ in range(4) for program in programs]
     assert [reply[0] for reply in replies] == [":"] * 4 + ["-"] * 4
     assert replies[-1].startswith("-RATELIMITED a: 4 in 1h per uid exceeded")
-    assert f"uid:{user} " in limits(headgate)
-    if user != os.getuid():
-        assert start_program(address).send("a", "INCR", "n").startswith(":")
+    assert f"uid:{OTHER} " in limits(headgate)
+    assert start_program(address).send("a", "INCR", "n").startswith(":")
 
 
-# Who runs the tests as root can have programs of another user. Everybody else sees what is found of his own.
-OTHER = 65534 if os.getuid() == 0 else None
-
-
+@pytest.mark.root
 def test_processes_that_cannot_be_told_share_one_limit_and_are_told_so(make_without_rights, start_program):
     """Of another user's processes only the user is known without rights. The log says it once, with what to do, and a
     refusal does not say "per process" alone; who can be told has a limit of its own still."""
     headgate = make_without_rights(rule(limit=5, per="process") + rule("g", limit=1000, per="process", scope="global"))
     strangers = [start_program(headgate.address, user=OTHER) for _ in range(2)]
-    own = start_program(headgate.address, rights=os.getuid() != 0)
+    own = start_program(headgate.address, rights=False)
     for stranger in strangers:
         for number in range(3):
             stranger.send(f"line{number}", "INCR", "n")
@@ -152,13 +153,12 @@ def test_processes_that_cannot_be_told_share_one_limit_and_are_told_so(make_with
     own_reply = wait_refused(own)
     assert own_reply.startswith("-RATELIMITED a: 5 in 1h per process exceeded, retry in ")
     reply = wait_refused(strangers[1])
-    if OTHER:
-        shared = f"-RATELIMITED a: 5 in 1h per process (those of user {OTHER} as one) exceeded, retry in "
-        assert reply.startswith(shared), reply
-        assert f"process:uid/{OTHER} " in limits(headgate)
-        assert headgate.log().count("rule a: per = process, but") == headgate.log().count("rule g: per = process, but") == 1
-        for words in ("another user's", f"all of user {OTHER} that", "Unix socket", "docs/limits.md"):
-            assert words in headgate.log()
+    shared = f"-RATELIMITED a: 5 in 1h per process (those of user {OTHER} as one) exceeded, retry in "
+    assert reply.startswith(shared), reply
+    assert f"process:uid/{OTHER} " in limits(headgate)
+    assert headgate.log().count("rule a: per = process, but") == headgate.log().count("rule g: per = process, but") == 1
+    for words in ("another user's", f"all of user {OTHER} that", "Unix socket", "docs/limits.md"):
+        assert words in headgate.log()
 
 
 def wait_refused(program):
@@ -173,6 +173,7 @@ def wait_refused(program):
     return replies[-1]
 
 
+@pytest.mark.root
 def test_a_unix_socket_tells_processes_of_others(make_without_rights, start_program, open_directory):
     path = f"{open_directory}/h.sock"
     headgate = make_without_rights(rule(limit=5), listen=f"unix:{path}")

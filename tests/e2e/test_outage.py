@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.admin import await_outage, send_and_await, stats
+from harness.admin import await_ended, await_outage, send_and_await, stats
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import elapsed, free_port
@@ -105,9 +105,8 @@ def test_who_is_closed_by_redis_reads_why(redis, make_headgate, pool):
     with redis.connect() as direct:
         killed = direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     # What is sent on a connection of which the end has not been seen yet is lost.
-    # One that was not ready yet has failed.
-    ended = ("lanes_lost_total", "lanes_failed_total")
-    wait_for(lambda: sum(int(stats(headgate)[name]) for name in ended) >= killed > 0, what="all ends to be seen")
+    assert killed > 0
+    await_ended(headgate, killed)
     if pool == "shared":
         assert idle("PING") == PONG
         assert " broke: " not in headgate.log()

@@ -4,7 +4,7 @@ by headgate-probe, as test_policy.py says."""
 import signal
 import time
 
-from harness.admin import stats
+from harness.admin import await_outage
 from harness.probe import refused
 from harness.resp import OK, PONG, encode, wait_for
 
@@ -74,7 +74,7 @@ def test_redis_stays_away(redis, make_probe):
     client = probe.connect()
     assert client("PING") == PONG
     redis.kill()
-    wait_for(lambda: stats(probe, "upstream")["lanes_failed_total"] != "0", what="the loss of Redis to be noticed")
+    await_outage(probe)
     client.send(encode("SET", "probe:pass:a", "1") + encode("GET", "probe:reply:b") + encode("GET", "probe:hold:50:c"))
     replies = client.read_many(3)
     assert replies[0].startswith(b"ERR headgate: no connection to Redis"), replies

@@ -367,12 +367,7 @@ def test_a_name_that_leads_to_headgate_itself(names, make_headgate, pool):
 
 
 def answers(headgate, server):
-    with headgate.connect() as client:
-        try:
-            reply = client("GET", "who")
-            return not isinstance(reply, Error) and reply.decode() == server.host
-        except Closed:
-            return False
+    return headgate.told("GET", "who") == server.host.encode()
 
 
 def test_a_resolver_that_fails_takes_nothing_away(names, places, make_named, pool):
@@ -392,17 +387,9 @@ def test_a_resolver_that_fails_takes_nothing_away(names, places, make_named, poo
     assert subscriber.read() == [b"message", b"a", b"m"]
     # Nor is the server lost when it starts again, while the resolver is away.
     places[0].restart()
-    wait_for(lambda: answers_ping(headgate), 30, "the server")
+    wait_for(headgate.serves, 30, "the server")
     names.set(NAME, places[0].host)
     wait_for(lambda: "can be looked up again" in headgate.log(), 30, "the resolver")
-
-
-def answers_ping(headgate):
-    with headgate.connect() as client:
-        try:
-            return client("PING") == PONG
-        except Closed:
-            return False
 
 
 def test_a_slow_resolver_holds_nobody_up(names, places, make_named):

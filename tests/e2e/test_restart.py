@@ -3,7 +3,6 @@
 import fcntl
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import stat
@@ -224,10 +223,9 @@ def test_a_socket_that_is_no_stream_is_left_alone(tmp_path):
         assert path.exists()
 
 
-def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path):
+@pytest.mark.root
+def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path, open_binary):
     """As with TCP, where the kernel sees to it."""
-    if os.getuid() != 0:
-        return
     config = tmp_path / "second.ini"
     config.write_text(f"[headgate]\nlisten = unix:{tmp_path}/h.sock\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
     # All of which the other user can get at, wherever the tests lie.
@@ -236,9 +234,8 @@ def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path):
         if parent.is_relative_to(tempfile.gettempdir()) and parent != pathlib.Path(tempfile.gettempdir()):
             parent.chmod(0o755)
     (tmp_path / "h.sock").chmod(0o777)
-    binary = shutil.copy(BINARY, tmp_path / "headgate")
     result = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", binary, "-c", config, "--take-over"],
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", open_binary, "-c", config, "--take-over"],
         capture_output=True, text=True, timeout=30,
     )
     assert result.returncode == 1 and "is left alone: user 0 listens on it" in result.stderr
@@ -246,10 +243,9 @@ def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path):
         assert client("PING") == PONG
 
 
+@pytest.mark.root
 def test_who_is_in_another_container_is_left_alone(serving, tmp_path):
     """Its process has no number there, so that it cannot be told whether it is a Headgate."""
-    if os.getuid() != 0:
-        return
     config = tmp_path / "second.ini"
     config.write_text(f"[headgate]\nlisten = unix:{tmp_path}/h.sock\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
     before = files(tmp_path)
@@ -270,8 +266,8 @@ def test_what_is_left_of_those_who_have_died_is_no_obstacle(redis, make_headgate
     headgate = make_headgate(redis, start=False)
     headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}")
     leave = f"{sys.executable} -c '{LEAVE_DEAD}'"
-    script = f"{leave} {path}; {leave} {path}.$$; exec {BINARY} -c {headgate.config_path} --take-over"
-    headgate.launch(["bash", "-c", script])
+    script = f'{leave} {path}; {leave} {path}.$$; exec "$0" -c {headgate.config_path} --take-over'
+    headgate.launch(["bash", "-c", script, BINARY])
     headgate.await_port(headgate.address)
     with Client(path) as client:
         assert client("PING") == PONG

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness.admin import stats
+from harness.admin import await_end_seen, stats
 from harness.cluster import Cluster, tag_of
 from harness.reads import Calls, await_fit, nodes
 from harness.resp import OK, Client, Error, wait_for
@@ -170,6 +170,7 @@ def test_who_may_only_read_replicas_waits_for_one_and_others_do_not(make_headgat
         assert client.pipeline([("GET", "cache:1"), ("GET", "strict:1")]) == [None, None]
         for server in others:
             server.kill()
+            await_end_seen(headgate, server.port)
         assert client("GET", "cache:1") is None, "from the master"
         reading = Calls(own, "get")
         strict.request("GET", "strict:1")

@@ -39,8 +39,7 @@ def sentinels(make_sentinel, servers):
 
 
 def who(headgate):
-    with headgate.connect() as client:
-        return client("GET", "who")
+    return headgate.told("GET", "who")
 
 
 def await_who(headgate, number):
@@ -61,8 +60,7 @@ def await_asked(sentinels, times=3):
 
 
 def error_of(headgate):
-    with headgate.connect() as client:
-        reply = client("GET", "who")
+    reply = who(headgate)
     return reply if isinstance(reply, Error) else None
 
 

@@ -9,7 +9,7 @@ import pytest
 from harness import tls
 from harness.admin import stats
 from harness.certificates import HERE, certificates
-from harness.resp import OK, PONG, Closed, Error, wait_for
+from harness.resp import OK, PONG, Error, wait_for
 from harness.servers import run_headgate
 from harness.tls import client_context, towards_clients
 
@@ -234,11 +234,4 @@ def test_verification_that_is_switched_on_by_a_reload(make_redis, make_headgate)
     with redis.connect() as direct:
         direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
-    def refused():
-        with headgate.connect() as client:
-            try:
-                return isinstance(client("GET", "k"), Error)
-            except Closed:
-                return False
-
-    wait_for(refused, what="a refusal")
+    wait_for(lambda: isinstance(headgate.told("GET", "k"), Error), what="a refusal")

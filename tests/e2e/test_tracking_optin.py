@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.admin import stats
+from harness.admin import await_outage, stats
 from harness.resp import NULL, OK, QUEUED, Closed, Error, Map, Push, Set, encode, wait_for
 from harness.target import Target, client_list, info
 
@@ -446,7 +446,7 @@ def test_who_opted_in_outlives_redis(redis, make_headgate):
     assert client("SET", "k", 1) == OK
     until_shared(headgate)
     redis.kill()
-    wait_for(lambda: (facts := stats(headgate))["upstream_up"] == facts["lanes_pooled"] == "0", what="the end of Redis to be noticed")
+    await_outage(headgate)
     for command in (CACHE, INFO, ("MULTI",), CACHE):
         assert isinstance(client(*command), Error)
     redis.start()
@@ -512,7 +512,7 @@ def test_caching_that_redis_was_away_for(redis, make_headgate):
     until_shared(headgate)
     for requests, answer in ((1, Error), (2, type(NULL))):
         redis.kill()
-        wait_for(lambda: stats(headgate)["upstream_up"] == "0", what="Headgate to see that Redis is away")
+        await_outage(headgate)
         client.send(encode(*CACHE) + encode("GET", "k") * (requests - 1))
         assert all(refused(reply, b"ERR headgate: no connection") for reply in client.read_many(requests))
         redis.start()

@@ -1,6 +1,7 @@
 """New processes that crash when they serve already: the one before, which is there yet, serves again."""
 
 import os
+import shlex
 import signal
 import socket
 import threading
@@ -174,7 +175,7 @@ def test_the_one_before_crashes_while_a_third_one_starts(make_line):
     first = line.headgate.connect()
     line.upgrade()
     go = line.headgate.directory / "go"
-    line.install_script(f'while ! test -e {go}; do sleep 0.1; done; exec {BINARY} "$@"')
+    line.install_script(f'while ! test -e {go}; do sleep 0.1; done; exec {shlex.quote(BINARY)} "$@"')
     order = line.order_later()
     third = wait_for(line.children, 30, "the third one")[0]
     with line.headgate.admin() as admin:

@@ -1,11 +1,10 @@
-"""user = NAME: root binds the addresses, and is that user from then on. These tests have to be started by root."""
+"""user = NAME: root binds the addresses, and is that user from then on."""
 
 import os
 import pathlib
 import signal
 import socket
 import subprocess
-import tempfile
 
 import pytest
 
@@ -13,16 +12,15 @@ from harness.admin import stats
 from harness.resp import OK, PONG, Client, wait_for
 from harness.servers import BINARY, run_headgate
 
+pytestmark = pytest.mark.root
 USER = "nobody"
 UID = 65534
 
 
 @pytest.fixture
-def directory():
+def directory(open_directory):
     """Where that user may look."""
-    with tempfile.TemporaryDirectory(prefix="headgate-test-user-") as path:
-        os.chmod(path, 0o755)
-        yield pathlib.Path(path)
+    return pathlib.Path(open_directory)
 
 
 def status(headgate, field):
@@ -133,7 +131,7 @@ def test_a_log_file_is_that_users(redis, make_headgate, directory):
 
 @pytest.mark.parametrize("first", (USER, None))
 @pytest.mark.parametrize("threads", (1, 4))
-def test_who_takes_over_is_root_at_first(redis, make_headgate, directory, first, threads):
+def test_who_takes_over_is_root_at_first(redis, make_headgate, directory, open_binary, first, threads):
     """… from one that was started as root, or was that user from the beginning."""
     os.chown(directory, UID, UID)
     path = directory / "socket"
@@ -142,7 +140,7 @@ def test_who_takes_over_is_root_at_first(redis, make_headgate, directory, first,
     old.write_config(listen=f"127.0.0.1:{old.port}, unix:{path}")
     if first is None:
         arguments = {"user": UID, "group": UID, "extra_groups": []}
-        old.launch([BINARY, "-c", str(old.config_path)], **arguments)
+        old.launch([open_binary, "-c", str(old.config_path)], **arguments)
         old.await_port(old.address)
     else:
         old.start()

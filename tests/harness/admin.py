@@ -32,6 +32,12 @@ def await_outage(headgate):
     wait_for(is_seen, what="the outage to be noticed")
 
 
+def await_ended(headgate, count):
+    """Until so many connections to Redis have been seen to end, all in all. One that was not ready yet has failed."""
+    totals = ("lanes_lost_total", "lanes_failed_total")
+    wait_for(lambda: sum(int(stats(headgate)[name]) for name in totals) >= count, what="all ends to be seen")
+
+
 def await_end_seen(headgate, port):
     """Until Headgate has closed all that it had open to who was at this port of 127.0.0.1, and is no more."""
 

@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from harness.servers import BINARY, child_environment
+from harness.servers import BINARY, preloaded
 
 LIBRARY = pathlib.Path(os.environ.get("HEADGATE_CLOCK_LIBRARY", pathlib.Path(BINARY).parent / "headgate-clock.so"))
 
@@ -22,6 +22,5 @@ class Calendar:
         os.replace(fresh, self.path)
 
     def environment(self):
-        """For a process that is to have it. gcc's address sanitizer wants to be loaded first, and need not be."""
-        sanitizer = child_environment()["ASAN_OPTIONS"] + ":verify_asan_link_order=0"
-        return {"LD_PRELOAD": str(LIBRARY), "HEADGATE_TEST_CLOCK": str(self.path), "ASAN_OPTIONS": sanitizer}
+        """For a process that is to have it."""
+        return preloaded(LIBRARY, self.path.parent, "HEADGATE_TEST_CLOCK", self.path)

@@ -228,8 +228,11 @@ class FakeRedis:
         wait_for(lambda: len(self.open_lanes()) >= count, what=f"{count} lanes")
 
     def close_lanes(self):
-        for lane in list(self.lanes):
+        """Those that were closed before count, too."""
+        lanes = list(self.lanes)
+        for lane in lanes:
             lane.close()
+        return len(lanes)
 
     def close(self):
         """Stops listening and cuts every lane."""

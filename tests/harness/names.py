@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from harness.servers import BINARY, child_environment
+from harness.servers import BINARY, preloaded
 
 LIBRARY = pathlib.Path(os.environ.get("HEADGATE_NAMES_LIBRARY", pathlib.Path(BINARY).parent / "headgate-names.so"))
 
@@ -27,6 +27,5 @@ class Names:
         os.replace(fresh, self.path)
 
     def environment(self):
-        """For a process that is to find them. gcc's address sanitizer wants to be loaded first, and need not be."""
-        sanitizer = child_environment()["ASAN_OPTIONS"] + ":verify_asan_link_order=0"
-        return {"LD_PRELOAD": str(LIBRARY), "HEADGATE_TEST_NAMES": str(self.path), "ASAN_OPTIONS": sanitizer}
+        """For a process that is to find them."""
+        return preloaded(LIBRARY, self.path.parent, "HEADGATE_TEST_NAMES", self.path)

@@ -37,6 +37,8 @@ SANITIZER_OPTIONS = {
 }
 
 
+# Where Debian has haproxy; not every user looks there.
+os.environ["PATH"] += ":/usr/sbin:/sbin"
 # Taken once: pytest changes its own between tests, and some tests start servers in threads.
 ENVIRONMENT = dict(os.environ)
 
@@ -46,6 +48,16 @@ def child_environment():
     for name, options in SANITIZER_OPTIONS.items():
         environment[name] = ":".join(filter(None, [options, environment.get(name)]))
     return environment
+
+
+def preloaded(library, directory, variable, path):
+    """Environment of a process that has it loaded first; variable: names a file to it. LD_PRELOAD is cut at blanks, which
+    there may be on the way to it, and so has a link. gcc's address sanitizer wants to be first, and need not be."""
+    link = directory / library.name
+    if not link.is_symlink():
+        link.symlink_to(library)
+    sanitizer = child_environment()["ASAN_OPTIONS"] + ":verify_asan_link_order=0"
+    return {"LD_PRELOAD": str(link), variable: str(path), "ASAN_OPTIONS": sanitizer}
 
 
 def ahead_of_others():
@@ -379,13 +391,17 @@ class Headgate(Server):
     def admin(self):
         return Client(self.admin_address)
 
-    def serves(self):
-        """True if a new client gets an answer that is no error."""
+    def told(self, *request):
+        """What a new client is told. None: it was closed, as over a connection to Redis whose end was not seen yet."""
         with self.connect() as client:
             try:
-                return client("PING") == PONG
+                return client(*request)
             except Closed:
-                return False
+                return None
+
+    def serves(self):
+        """True if a new client gets an answer that is no error."""
+        return self.told("PING") == PONG
 
     def check_log(self):
         """Fails on what a sanitizer or an assertion left in the log since the last look."""

@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from harness.admin import text
 from harness.cluster import Cluster
 from harness.resp import wait_for
-from harness.servers import BINARY, Headgate, Redis
+from harness.servers import BINARY, Headgate, Redis, preloaded
 from harness.target import info
 
 CLIENTS = 50
@@ -49,8 +49,8 @@ class CountedHeadgate(Headgate):
     def start(self):
         self.counts_path = self.directory / "malloc-counts"
         self.counts_path.write_bytes(bytes(16))
-        preload = [f"LD_PRELOAD={COUNTER}", f"HEADGATE_MALLOC_COUNTS={self.counts_path}"]
-        self.launch(["env", *preload, BINARY, "-c", str(self.config_path)])
+        preload = preloaded(COUNTER, self.directory, "HEADGATE_MALLOC_COUNTS", self.counts_path)
+        self.launch(["env", *(f"{name}={value}" for name, value in preload.items()), BINARY, "-c", str(self.config_path)])
         self.await_port(self.address)
 
     def allocations(self):

@@ -35,7 +35,7 @@ from harness import tls
 from harness.admin import stats
 from harness.certificates import certificates
 from harness.resp import NULL, OK, PONG, QUEUED, Client, Closed, Error, Push, encode, wait_for
-from harness.servers import BINARY, Headgate, Redis
+from harness.servers import BINARY, Headgate, Redis, preloaded
 
 WORKERS = 10
 USER, PASSWORD = "alice", "secret"
@@ -116,8 +116,9 @@ class FailingHeadgate(Headgate):
     def start(self):
         self.orders_path = self.directory / "malloc-failures"
         self.orders_path.write_bytes(bytes(32))
-        preload = [f"LD_PRELOAD={FAILER} {options.preload}".strip(), f"HEADGATE_MALLOC_FAILURES={self.orders_path}"]
-        self.launch(["env", *preload, BINARY, "-c", str(self.config_path)])
+        preload = preloaded(FAILER, self.directory, "HEADGATE_MALLOC_FAILURES", self.orders_path)
+        preload["LD_PRELOAD"] += f" {options.preload}"
+        self.launch(["env", *(f"{name}={value}" for name, value in preload.items()), BINARY, "-c", str(self.config_path)])
         self.await_port(self.address)
 
     def fail_one_in(self, every, seed=0):
