@@ -118,7 +118,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->suspected = 0;
     lease->shown = request->sequence;
     lease->lease_us = request->lease_us;
-    lease->expires_us = request->sent_us + request->lease_us;
+    lease_expect(effect, lease);
     lease->score = request->score;
     lease->scored_us = request->sent_us;
     lease->abandoned = request->is_given_up;

@@ -142,9 +142,12 @@ struct lease {
     uint32_t holds;     /* of a read lock: how many its owner had at most */
     int64_t lease_us;
     int64_t acquired_us;
-    int64_t expires_us;       /* not before this, if nobody has touched it */
-    int64_t retry_us;         /* after a failure: when to try again; else 0 */
-    int64_t called_us;        /* when a script for it was sent last; 0: never */
+    int64_t expires_us;     /* not before this, if nobody has touched it, … */
+    int64_t vague_us;       /* … but so much later perhaps */
+    int64_t proved_us;      /* when Redis was asked what has told that, … */
+    int64_t proved_over_us; /* … over the connection that was there since then; 0: over the owner's, or there is none */
+    int64_t retry_us;       /* after a failure: when to try again; else 0 */
+    int64_t called_us;      /* when a script for it was sent last; 0: never */
     struct lease_score score; /* of a semaphore: as it is now … */
     int64_t scored_us;        /* … which was right at this time */
     const char *companion;    /* a member that shares the score, if it is there; or NULL */
