@@ -89,13 +89,9 @@ static struct lease_rule *make_rules(struct lease_registry *registry, const stru
 static const struct lease_rule *rule_for(const struct lease_worker *worker, const struct lease *lease)
 {
     const struct lease_key *key = lease->members[0].key;
+    const struct lease_rule *rule = lease_request_rule(worker, (struct slice){key->name, key->length});
 
-    for (size_t i = 0; i < worker->rule_count; i++) {
-        if (lease_rule_names(&worker->rules[i], (struct slice){key->name, key->length})) {
-            return lease_rule_watches(&worker->rules[i], lease->kind) ? &worker->rules[i] : NULL;
-        }
-    }
-    return NULL;
+    return rule != NULL && lease_rule_watches(rule, lease->kind) ? rule : NULL;
 }
 
 /* Leases go on under the rules that are now. Each worker does that anew, which changes nothing. */

@@ -178,9 +178,11 @@ static void add_renewal(struct lease_call *call, const struct lease *lease)
         add_score(call, lease->score.value);
         add_number(call, lease_ms);
     } else {
+        /* The last renewal before the process ends is for those, too, that somebody else has extended. */
+        int64_t above_us = call->worker->last_round ? LEASE_MS_MAX * 1000 : lease->vague_us;
         add_number(call, lease_ms);
-        add_number(call, to_ms(lease->expires_us - call->sent_us));
-        add_number(call, to_ms(slack_us(lease)));
+        add_number(call, to_ms(lease->expires_us + above_us / 2 - call->sent_us));
+        add_number(call, to_ms(slack_us(lease) + above_us / 2));
     }
 }
 
@@ -304,13 +306,31 @@ static int64_t life_in_us(int64_t life_ms)
     return (life_ms < 0 ? 0 : life_ms > LEASE_MS_MAX ? LEASE_MS_MAX : life_ms) * 1000;
 }
 
-/* Redis has it, for so long; what was asked was asked at sent_us. */
-static void hold_for(struct lease *lease, int64_t sent_us, int64_t life_ms)
+/* Redis has it, for so long from when the script ran. */
+static void hold(const struct lease_call *call, const struct policy_script_reply *reply)
 {
-    int64_t life_us = life_in_us(life_ms);
+    struct lease *lease = call->lease;
+    int64_t life_us = life_in_us(reply->integers[1]);
 
-    lease->expires_us = sent_us + life_us;
+    lease->expires_us = call->sent_us + life_us;
+    lease->vague_us = lease_now(call->worker) - call->sent_us;
+    lease->proved_us = call->sent_us;
+    lease->proved_over_us = reply->since_us;
     lease->lease_us = lease->lease_us > 0 ? lease->lease_us : life_us;
+}
+
+/* Whether what is expected was told by the same run of the server: a connection leads to one run, and this one did when
+ * that was asked for, too. A run of before may have had what did not reach a replica, or a disk. */
+static bool is_of_same_run(const struct lease *lease, const struct policy_script_reply *reply)
+{
+    return lease->proved_over_us != 0 ? reply->since_us == lease->proved_over_us : reply->since_us < lease->proved_us;
+}
+
+/* It is looked at again now. */
+static void look_again(struct lease *lease, int64_t now_us)
+{
+    lease->retry_us = now_us;
+    lease->called_us = 0;
 }
 
 /* The score is another one: the owner has set it. It cannot stand for a time that is still to come. */
@@ -329,21 +349,27 @@ static void take_score(struct lease *lease, const struct policy_script_reply *re
     lease->expires_us = lease->scored_us + lease->lease_us;
 }
 
-static void defer(const struct lease_call *call, const struct policy_script_reply *reply, int64_t now_us)
+/* Takes what Redis tells of its end, or of its score. */
+static void take_end(const struct lease_call *call, const struct policy_script_reply *reply)
+{
+    if (!lease_kind_is_semaphore(call->lease->kind)) {
+        hold(call, reply);
+    } else if (reply->count == 4) {
+        take_score(call->lease, reply, lease_now(call->worker));
+    }
+}
+
+static void defer(const struct lease_call *call, const struct policy_script_reply *reply)
 {
     struct lease *lease = call->lease;
 
-    if (!lease_kind_is_semaphore(lease->kind)) {
-        hold_for(lease, call->sent_us, reply->integers[1]);
-    } else if (reply->count == 4) {
-        take_score(lease, reply, now_us);
-    }
+    take_end(call, reply);
     lease->deferrals++;
     lease->reason = LEASE_REASON_DEFERRED;
     lease_count(call->worker, LEASE_COUNTER_DEFERRED);
 }
 
-static void renewed(const struct lease_call *call, int64_t life_ms)
+static void renewed(const struct lease_call *call, const struct policy_script_reply *reply)
 {
     struct lease *lease = call->lease;
 
@@ -352,7 +378,7 @@ static void renewed(const struct lease_call *call, int64_t life_ms)
         lease->scored_us = call->scored_us;
         lease->expires_us = call->sent_us + call->lease_us;
     } else {
-        hold_for(lease, call->sent_us, life_ms);
+        hold(call, reply);
     }
     lease->renewals++;
     lease->reason = LEASE_REASON_RENEWED;
@@ -361,9 +387,19 @@ static void renewed(const struct lease_call *call, int64_t life_ms)
 }
 
 /* While the call was on its way, the time to live went on: what is left is no less than it has to be by now. */
-static bool is_only_late(const struct lease *lease, int64_t code, int64_t life_ms, int64_t now_us)
+static bool is_only_late(const struct lease_call *call, const struct policy_script_reply *reply, int64_t now_us)
 {
-    return code == CODE_SHORTENED && life_in_us(life_ms) + slack_us(lease) >= lease->expires_us - now_us;
+    return now_us > call->sent_us &&
+           life_in_us(reply->integers[1]) + slack_us(call->lease) >= call->lease->expires_us - now_us;
+}
+
+/* A lock that was taken by SETNX has no time to live until it is given one, be that by a SETNX whose answer was lost,
+ * or where that it was given one has not arrived. */
+static bool is_unhealed(const struct lease *lease, const struct policy_script_reply *reply)
+{
+    bool may_be = lease->kind == LEASE_STRING && (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL);
+
+    return reply->integers[0] == CODE_PERSISTED && (lease->lease_us == 0 || (may_be && !is_of_same_run(lease, reply)));
 }
 
 static void end_renewal(const struct lease_call *call, const struct policy_script_reply *reply)
@@ -373,19 +409,21 @@ static void end_renewal(const struct lease_call *call, const struct policy_scrip
     int64_t now = lease_now(call->worker);
 
     if (code == CODE_DONE) {
-        renewed(call, reply->integers[1]);
+        renewed(call, reply);
     } else if (code == CODE_DEFERRED) {
-        defer(call, reply, now);
-    } else if (is_only_late(lease, code, reply->integers[1], now)) {
-        hold_for(lease, call->sent_us, reply->integers[1]);
-        lease->retry_us = now;
+        defer(call, reply);
+    } else if (code == CODE_SHORTENED && (is_only_late(call, reply, now) || !is_of_same_run(lease, reply))) {
+        hold(call, reply);
+        look_again(lease, now);
+    } else if (is_unhealed(lease, reply)) {
+        lease_move(lease, LEASE_UNHEALED);
     } else {
         lose(call->worker, lease, code);
     }
 }
 
 /* It is there, and it will end if nobody renews it. */
-static void hold(struct lease_worker *worker, struct lease *lease)
+static void keep(struct lease_worker *worker, struct lease *lease)
 {
     if (lease->abandoned) {
         lease_end(worker, lease, LEASE_REASON_RELEASED);
@@ -399,8 +437,7 @@ static void end_check(const struct lease_call *call, const struct policy_script_
     struct lease *lease = call->lease;
     int64_t code = reply->integers[0];
 
-    if (code == CODE_PERSISTED && lease->lease_us == 0) {
-        /* A SETNX whose answer was lost has taken it. */
+    if (is_unhealed(lease, reply)) {
         lease_count_taken(call->worker, lease);
         lease_move(lease, LEASE_UNHEALED);
         return;
@@ -409,21 +446,16 @@ static void end_check(const struct lease_call *call, const struct policy_script_
         lose(call->worker, lease, code);
         return;
     }
-    int64_t now = lease_now(call->worker);
-    if (lease_kind_is_semaphore(lease->kind) && reply->count == 4) {
-        take_score(lease, reply, now);
-    } else if (!lease_kind_is_semaphore(lease->kind)) {
-        hold_for(lease, call->sent_us, reply->integers[1]);
-    }
+    take_end(call, reply);
     lease->after_release = false;
-    if (lease_kind_is_semaphore(lease->kind) && lease->expires_us <= now) {
+    if (lease_kind_is_semaphore(lease->kind) && lease->expires_us <= lease_now(call->worker)) {
         /* It is over, and nobody has swept it up yet. */
         lose(call->worker, lease, CODE_GONE);
     } else if (lease->state == LEASE_DOUBTFUL) {
         if (!lease->trial) {
             lease_count_taken(call->worker, lease);
         }
-        hold(call->worker, lease);
+        keep(call->worker, lease);
     }
 }
 
@@ -439,8 +471,8 @@ static void end_healing(const struct lease_call *call, const struct policy_scrip
     if (code == CODE_DONE) {
         lease_count(call->worker, LEASE_COUNTER_HEALED);
     }
-    hold_for(lease, call->sent_us, reply->integers[1]);
-    hold(call->worker, lease);
+    hold(call, reply);
+    keep(call->worker, lease);
 }
 
 static bool is_sound(const struct lease_call *call, const struct policy_script_reply *reply)
@@ -455,9 +487,8 @@ static bool is_sound(const struct lease_call *call, const struct policy_script_r
 /* Whether the owner had it when the script ran, with or without a time to live. */
 static bool shows_it_held(const struct lease_call *call, const struct policy_script_reply *reply)
 {
-    bool is_endless = reply->integers[0] == CODE_PERSISTED && call->lease->lease_us == 0;
-
-    return call->operation != LEASE_OPERATION_RELEASE && (reply->integers[0] >= CODE_DONE || is_endless);
+    return call->operation != LEASE_OPERATION_RELEASE &&
+           (reply->integers[0] >= CODE_DONE || is_unhealed(call->lease, reply));
 }
 
 static void take_answer(const struct lease_call *call, const struct policy_script_reply *reply)
@@ -491,6 +522,11 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
         lease_end(call->worker, lease,
                   reply->integers[0] == 0 ? lease_reason_without_owner(call->worker, lease) : LEASE_REASON_OWNER_GONE);
         break;
+    }
+    bool is_given = call->operation != LEASE_OPERATION_CHECK && reply->integers[0] == CODE_DONE;
+    if (call->worker->last_round && lease->state == LEASE_HELD && reply->integers[0] >= CODE_DONE && !is_given) {
+        /* It is to have a whole lease when the process ends. */
+        look_again(lease, lease_now(call->worker));
     }
 }
 

@@ -22,6 +22,14 @@ void lease_doubt(struct effect *effect, struct lease *lease, bool after_release)
     lease_schedule(effect->worker, lease);
 }
 
+void lease_expect(const struct effect *effect, struct lease *lease)
+{
+    lease->expires_us = effect->request->sent_us + effect->request->lease_us;
+    lease->vague_us = effect->now_us - effect->request->sent_us;
+    lease->proved_us = effect->request->sent_us;
+    lease->proved_over_us = 0;
+}
+
 bool lease_is_shorter(const struct lease *lease, int64_t expires_us)
 {
     return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
@@ -56,7 +64,7 @@ static void expire_one(struct effect *effect, struct lease *lease)
         lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
         return;
     }
-    lease->expires_us = expires_us;
+    lease_expect(effect, lease);
     lease->proved = effect->request->sequence;
     if (lease->state == LEASE_UNHEALED || lease->lease_us == 0) {
         lease->lease_us = effect->request->lease_us;

@@ -106,8 +106,8 @@ void lease_client_leave(struct lease_worker *worker, struct lease_client *client
     lease_request_forget(client);
     lease_confirm_leave(worker, client);
     lease_owner_set_searching(worker, client, false);
-    lease_registry_lock(worker->registry);
     lease_guard_end(worker, client, UINT64_MAX);
+    lease_registry_lock(worker->registry);
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         if (owners[i] != NULL) {
             lease_owner_leave(worker, owners[i]);

@@ -141,9 +141,9 @@ static void end_former(struct lease_worker *worker, const struct lease_request *
 {
     lease_registry_lock(worker->registry);
     for (size_t i = 0; i < request->target_count; i++) {
-        struct lease_key *key = lease_registry_find_key(worker->registry, request->database, request->targets[i].key);
+        const struct lease_target *target = &request->targets[i];
         struct lease *lease =
-            key != NULL ? lease_registry_find(worker->registry, key, request->targets[i].touch.token) : NULL;
+            lease_registry_find(worker->registry, request->database, target->key, target->touch.token);
         if (lease != NULL) {
             lease_end(worker, lease, LEASE_REASON_RELEASED);
         }

@@ -7,6 +7,11 @@
 
 #include <stdlib.h>
 
+static struct lease *find(const struct effect *effect, const struct lease_target *target)
+{
+    return lease_registry_find(effect->worker->registry, effect->request->database, target->key, target->touch.token);
+}
+
 /* ---- taking ---- */
 
 /* Another has it now. Who has released it, or is about to, is told so by the answer to that. */
@@ -113,7 +118,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->suspected = 0;
     lease->shown = request->sequence;
     lease->lease_us = request->lease_us;
-    lease->expires_us = request->sent_us + request->lease_us;
+    lease_expect(effect, lease);
     lease->score = request->score;
     lease->scored_us = request->sent_us;
     lease->abandoned = request->is_given_up;
@@ -153,9 +158,7 @@ static void grant_late(struct effect *effect, struct lease *lease)
 static void grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
 {
     const struct lease_request *request = effect->request;
-    struct lease_registry *registry = effect->worker->registry;
-    struct lease_key *key = lease_registry_find_key(registry, request->database, targets[0].key);
-    struct lease *lease = key != NULL ? lease_registry_find(registry, key, targets[0].touch.token) : NULL;
+    struct lease *lease = find(effect, &targets[0]);
 
     if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != LEASE_OUTCOME_YES) {
         /* Healing is due, and finds out whatever there is to find out. */
@@ -176,7 +179,7 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
         lease_permit_try(lease);
     }
     lease->sequence = request->sequence;
-    lease->granted = lease_registry_last(registry);
+    lease->granted = lease_registry_last(effect->worker->registry);
     set_terms(effect, lease);
     lease_move(lease, state_of(effect, lease, overtaken));
     lease->after_release = overtaken;
@@ -189,25 +192,16 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     lease_schedule(effect->worker, lease);
 }
 
-static bool is_overtaken(const struct lease_request *request)
+/* What has become of any of its targets in the meantime. */
+static struct lease_touch marks_of(const struct lease_request *request)
 {
-    bool overtaken = false;
+    struct lease_touch marks = {0};
 
     for (size_t i = 0; i < request->target_count; i++) {
-        overtaken = overtaken || request->targets[i].touch.overtaken;
+        marks.overtaken = marks.overtaken || request->targets[i].touch.overtaken;
+        marks.is_over = marks.is_over || request->targets[i].touch.is_over;
     }
-    return overtaken;
-}
-
-/* A release by the same token was under way together with it, and was answered first. */
-static bool is_over(const struct lease_request *request)
-{
-    bool over = false;
-
-    for (size_t i = 0; i < request->target_count; i++) {
-        over = over || request->targets[i].touch.is_over;
-    }
-    return over;
+    return marks;
 }
 
 static void acquire(struct effect *effect)
@@ -220,7 +214,7 @@ static void acquire(struct effect *effect)
         return;
     }
     if (request->shape.kind == LEASE_STRINGS) {
-        grant(effect, request->targets, request->target_count, is_overtaken(request));
+        grant(effect, request->targets, request->target_count, marks_of(request).overtaken);
         return;
     }
     for (size_t i = 0; i < request->target_count; i++) {
@@ -264,14 +258,6 @@ static void extend_one(struct effect *effect, struct lease *lease, bool overtake
     lease_schedule(effect->worker, lease);
 }
 
-static struct lease *find(const struct effect *effect, const struct lease_target *target)
-{
-    struct lease_registry *registry = effect->worker->registry;
-    struct lease_key *key = lease_registry_find_key(registry, effect->request->database, target->key);
-
-    return key != NULL ? lease_registry_find(registry, key, target->touch.token) : NULL;
-}
-
 static struct lease *find_string(const struct effect *effect, const struct lease_target *target)
 {
     struct lease_registry *registry = effect->worker->registry;
@@ -300,7 +286,7 @@ static void replace(struct effect *effect, const struct lease_target *target)
     if (shortened) {
         return;
     }
-    grant(effect, target, 1, is_overtaken(request));
+    grant(effect, target, 1, marks_of(request).overtaken);
     struct lease *lease = find(effect, target);
     if (lease != NULL) {
         lease->acquired_us = acquired_us;
@@ -323,11 +309,11 @@ static void extend(struct effect *effect)
             continue;
         }
         if (effect->outcome == LEASE_OUTCOME_YES && lease != NULL) {
-            extend_one(effect, lease, is_overtaken(request));
+            extend_one(effect, lease, marks_of(request).overtaken);
         } else if (effect->outcome == LEASE_OUTCOME_YES && request->shape.replaces) {
             replace(effect, &request->targets[i]);
-        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds && !is_over(request)) {
-            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
+        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds && !marks_of(request).is_over) {
+            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, marks_of(request).overtaken);
         } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || request->in_transaction)) {
             lease_doubt(effect, lease, false);
         }
@@ -491,22 +477,13 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
     lease_registry_unlock(worker->registry);
 }
 
-/* EXEC has been answered: what was WATCHed before it is so no more. */
-static void end_guards(struct lease_worker *worker, const struct lease_request *request)
-{
-    if (request->client->guard_count > 0) {
-        lease_registry_lock(worker->registry);
-        lease_guard_end(worker, request->client, request->sequence);
-        lease_registry_unlock(worker->registry);
-    }
-}
-
 void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply)
 {
     for (struct lease_request *at = request; at != NULL; at = at->next) {
         end_one(worker, at, request, reply);
         if (at->in_transaction && at->next == NULL) {
-            end_guards(worker, at);
+            /* EXEC has been answered. */
+            lease_guard_end(worker, at->client, at->sequence);
         }
     }
     while (request != NULL) {

@@ -28,6 +28,8 @@ static inline int64_t lease_latest(int64_t a, int64_t b)
 bool lease_may_be_older(const struct effect *effect, const struct lease *lease);
 /* Redis is to be asked what has come of it. after_release: a release of it may have come about. */
 void lease_doubt(struct effect *effect, struct lease *lease, bool after_release);
+/* Redis has said that the lease which the request sets was set. */
+void lease_expect(const struct effect *effect, struct lease *lease);
 /* Whether a lease until then is shorter than what is on file by more than its slack. */
 bool lease_is_shorter(const struct lease *lease, int64_t expires_us);
 

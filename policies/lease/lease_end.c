@@ -6,12 +6,8 @@
 /* What comes of a lease that ends for that reason. */
 static const struct {
     bool is_loss;
-    enum lease_counter counter; /* LEASE_COUNTERS: none */
+    enum lease_counter counter; /* 0, which none is: nothing counts */
 } outcomes[] = {
-    [LEASE_REASON_NONE] = {false, LEASE_COUNTERS},
-    [LEASE_REASON_RENEWED] = {false, LEASE_COUNTERS},
-    [LEASE_REASON_DEFERRED] = {false, LEASE_COUNTERS},
-    [LEASE_REASON_FAILED] = {false, LEASE_COUNTERS},
     [LEASE_REASON_RELEASED] = {false, LEASE_COUNTER_RELEASED},
     [LEASE_REASON_UNSEEN] = {false, LEASE_COUNTER_UNSEEN},
     [LEASE_REASON_GONE] = {true, LEASE_COUNTER_LOST_GONE},
@@ -21,7 +17,6 @@ static const struct {
     [LEASE_REASON_OTHER_TYPE] = {true, LEASE_COUNTER_LOST_TYPE},
     [LEASE_REASON_UNREACHABLE] = {true, LEASE_COUNTER_LOST_UNREACHABLE},
     [LEASE_REASON_OWNER_GONE] = {false, LEASE_COUNTER_OWNER_GONE},
-    [LEASE_REASON_MAX_HOLD] = {false, LEASE_COUNTERS},
     [LEASE_REASON_DROPPED] = {false, LEASE_COUNTER_DROPPED},
 };
 
@@ -57,7 +52,7 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
 {
     enum lease_reason reason = reason_here(worker, why);
 
-    if (outcomes[reason].counter != LEASE_COUNTERS && reason != LEASE_REASON_DROPPED) {
+    if (outcomes[reason].counter != 0 && reason != LEASE_REASON_DROPPED) {
         lease_permit_end(worker, lease, reason);
     }
     /* What Redis has never confirmed was no lock. */
@@ -70,7 +65,7 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
     if (lease->confirmed && reason == LEASE_REASON_OWNER_GONE) {
         lease_inform_of_end(worker, lease);
     }
-    bool counts = lease->confirmed && outcomes[reason].counter != LEASE_COUNTERS;
+    bool counts = lease->confirmed && outcomes[reason].counter != 0;
     if (counts && !(lease->state == LEASE_EXHAUSTED && outcomes[reason].is_loss)) {
         lease_count(worker, outcomes[reason].counter);
         lease_tally_add(lease->terms.tally, LEASE_TALLY_LOST, outcomes[reason].is_loss);

@@ -108,6 +108,10 @@ void lease_guard_end(struct lease_worker *worker, struct lease_client *client, u
 {
     struct lease_guard *guard = LIST_FIRST(&client->guards);
 
+    if (guard == NULL) {
+        return;
+    }
+    lease_registry_lock(worker->registry);
     while (guard != NULL) {
         struct lease_guard *next = LIST_NEXT(guard, of_client);
         if (guard->touch.sequence < sequence) {
@@ -121,4 +125,5 @@ void lease_guard_end(struct lease_worker *worker, struct lease_client *client, u
         }
         guard = next;
     }
+    lease_registry_unlock(worker->registry);
 }

@@ -78,10 +78,10 @@ static struct lease_owner *join_alone(struct lease_worker *worker, const struct 
 
 /* ---- whose a lease is ---- */
 
-static void warn_once(struct lease_worker *worker, const struct lease_terms *terms, enum lease_owner_kind kind,
+static void warn_once(struct lease_worker *worker, const struct lease_terms *terms, enum lease_once what,
                       const char *text)
 {
-    if (lease_registry_is_first(worker->registry, kind)) {
+    if (lease_registry_is_first(worker->registry, what)) {
         worker->host->warn(worker->host->context, terms->rule, text);
     }
 }
@@ -105,7 +105,7 @@ struct lease_owner *lease_owner_of(struct lease_worker *worker, struct lease_cli
                                    const struct lease_terms *terms)
 {
     if (terms->owner == LEASE_OWNER_CLIENT && client->named == NULL) {
-        warn_once(worker, terms, LEASE_OWNER_CLIENT,
+        warn_once(worker, terms, LEASE_ONCE_CLIENT,
                   "owner = client, but a client without a name (CLIENT SETNAME) has taken a lock: such clients share "
                   "nothing, and each connection counts for itself; give them names, or set owner = process");
     }
@@ -188,17 +188,15 @@ static void warn_of_untold(struct lease_worker *worker, const struct lease_terms
              "the process that has taken a lock cannot be told (%s): its connection counts in its place, and so for "
              "all like it; see \"Whose connections count\" in docs/leases.md",
              why);
-    warn_once(worker, terms, LEASE_OWNER_PROCESS, text);
+    warn_once(worker, terms, LEASE_ONCE_PROCESS, text);
 }
 
 void lease_owner_decline(struct lease_worker *worker, const struct lease_terms *terms)
 {
-    if (lease_registry_is_first_relayed(worker->registry)) {
-        worker->host->warn(worker->host->context, terms->rule,
-                           "a lock was taken by way of another Headgate: which of its clients has it, and whether that "
-                           "one lives, cannot be told here, so it is not renewed, and so for all like it; name the "
-                           "rule there; see \"Whose connections count\" in docs/leases.md");
-    }
+    warn_once(worker, terms, LEASE_ONCE_RELAYED,
+              "a lock was taken by way of another Headgate: which of its clients has it, and whether that "
+              "one lives, cannot be told here, so it is not renewed, and so for all like it; name the "
+              "rule there; see \"Whose connections count\" in docs/leases.md");
 }
 
 /* The client turns out to be a Headgate: what it has taken ends with its lease. */

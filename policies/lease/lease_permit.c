@@ -31,7 +31,7 @@ static void admit(struct lease_worker *worker, struct lease *lease)
 
 static void warn_once(struct lease_worker *worker, const struct lease *lease)
 {
-    if (lease_registry_is_first_rank(worker->registry)) {
+    if (lease_registry_is_first(worker->registry, LEASE_ONCE_RANK)) {
         worker->host->warn(worker->host->context, lease->terms.rule,
                            "permits are given by rank (ZADD, ZRANK), and how many there are is not said: those with a "
                            "rank above the lowest are counted later or not at all; say limit = N");

@@ -211,11 +211,13 @@ void lease_process_tick(struct lease_worker *worker);
 /* WATCH is about to be forwarded: ADMIT, or HOLD as long as a renewal of one of the keys is under way. */
 enum policy_verdict lease_guard_begin(struct lease_worker *worker, struct lease_client *client,
                                       const struct policy_request *request, struct policy_decision *decision);
-/* The client WATCHes nothing any more of what it did before that number. The registry is locked. */
+/* The client WATCHes nothing any more of what it did before that number. Nothing is locked. */
 void lease_guard_end(struct lease_worker *worker, struct lease_client *client, uint64_t sequence);
 
 /* ---- lease_request.c ---- */
 
+/* The first rule that names the key, or NULL. */
+const struct lease_rule *lease_request_rule(const struct lease_worker *worker, struct slice key);
 enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
                                         struct policy_decision *decision);
 /* Whether it may have to do with a lock that is watched, or ends what MULTI has queued. */

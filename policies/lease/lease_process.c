@@ -171,16 +171,16 @@ static void check(struct lease_worker *worker)
 void lease_process_tick(struct lease_worker *worker)
 {
     lease_registry_lock(worker->registry);
-    bool is_draining = lease_registry_is_draining(worker->registry);
-    bool has_processes = lease_registry_first_process(worker->registry) != NULL;
-    if (has_processes && !is_draining && worker->host->worker == 0) {
+    bool looks =
+        lease_registry_first_process(worker->registry) != NULL && !lease_registry_is_draining(worker->registry);
+    if (looks && worker->host->worker == 0) {
         check(worker);
     }
-    if (has_processes && !is_draining) {
+    if (looks) {
         forsake(worker);
     }
     lease_registry_unlock(worker->registry);
-    if (has_processes && !is_draining) {
+    if (looks) {
         search(worker);
     }
 }

@@ -40,9 +40,7 @@ struct lease_registry {
     LIST_HEAD(, lease_owner) processes;
     uint64_t searches;
     uint64_t endings;
-    bool asked[LEASE_OWNER_KINDS];
-    bool asked_rank;
-    bool asked_relayed;
+    bool asked[LEASE_ONCES];
     bool draining;
     struct lease_tallies *tallies;
     bool gives_away;
@@ -316,9 +314,12 @@ static uint64_t hash_of_member(const struct lease_registry *registry, const stru
     return hash_text(registry, token) ^ key->node.hash;
 }
 
-struct lease *lease_registry_find(struct lease_registry *registry, const struct lease_key *key, struct slice token)
+struct lease *lease_registry_find(struct lease_registry *registry, int64_t database, struct slice name,
+                                  struct slice token)
 {
-    struct table_node *node = table_first(&registry->members, hash_of_member(registry, key, token));
+    const struct lease_key *key = lease_registry_find_key(registry, database, name);
+    struct table_node *node =
+        key != NULL ? table_first(&registry->members, hash_of_member(registry, key, token)) : NULL;
 
     for (; node != NULL; node = table_next(node)) {
         const struct lease_member *member = (const struct lease_member *)(const void *)node;
@@ -580,27 +581,11 @@ uint64_t lease_registry_endings(const struct lease_registry *registry)
     return registry->endings;
 }
 
-bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind)
+bool lease_registry_is_first(struct lease_registry *registry, enum lease_once what)
 {
-    bool is_first = !registry->asked[kind];
+    bool is_first = !registry->asked[what];
 
-    registry->asked[kind] = true;
-    return is_first;
-}
-
-bool lease_registry_is_first_rank(struct lease_registry *registry)
-{
-    bool is_first = !registry->asked_rank;
-
-    registry->asked_rank = true;
-    return is_first;
-}
-
-bool lease_registry_is_first_relayed(struct lease_registry *registry)
-{
-    bool is_first = !registry->asked_relayed;
-
-    registry->asked_relayed = true;
+    registry->asked[what] = true;
     return is_first;
 }
 

@@ -142,9 +142,12 @@ struct lease {
     uint32_t holds;     /* of a read lock: how many its owner had at most */
     int64_t lease_us;
     int64_t acquired_us;
-    int64_t expires_us;       /* not before this, if nobody has touched it */
-    int64_t retry_us;         /* after a failure: when to try again; else 0 */
-    int64_t called_us;        /* when a script for it was sent last; 0: never */
+    int64_t expires_us;     /* not before this, if nobody has touched it, … */
+    int64_t vague_us;       /* … but so much later perhaps */
+    int64_t proved_us;      /* when Redis was asked what has told that, … */
+    int64_t proved_over_us; /* … over the connection that was there since then; 0: over the owner's, or there is none */
+    int64_t retry_us;       /* after a failure: when to try again; else 0 */
+    int64_t called_us;      /* when a script for it was sent last; 0: never */
     struct lease_score score; /* of a semaphore: as it is now … */
     int64_t scored_us;        /* … which was right at this time */
     const char *companion;    /* a member that shares the score, if it is there; or NULL */
@@ -157,6 +160,15 @@ struct lease {
 };
 
 struct lease_registry;
+
+/* What is said once: of which owners nobody can tell, … */
+enum lease_once {
+    LEASE_ONCE_PROCESS,
+    LEASE_ONCE_CLIENT,
+    LEASE_ONCE_RELAYED, /* … that a lock came by way of another Headgate, … */
+    LEASE_ONCE_RANK,    /* … and that a rule does not say how many permits there are */
+    LEASE_ONCES
+};
 
 /* threads: how many workers there are. NULL when memory is short. */
 struct lease_registry *lease_registry_new(size_t threads);
@@ -209,7 +221,8 @@ bool lease_registry_is_empty(const struct lease_registry *registry);
 
 /* ---- leases ---- */
 
-struct lease *lease_registry_find(struct lease_registry *registry, const struct lease_key *key, struct slice token);
+struct lease *lease_registry_find(struct lease_registry *registry, int64_t database, struct slice name,
+                                  struct slice token);
 /* A new lease on those keys (1 to LEASE_KEYS_MAX), in no wheel and without owner; the texts are copied. NULL when
  * memory is short. */
 struct lease *lease_registry_add(struct lease_registry *registry, int64_t database, const struct slice *keys,
@@ -248,11 +261,7 @@ void lease_registry_end_process(struct lease_registry *registry, struct lease_ow
 /* How often that was so. */
 uint64_t lease_registry_endings(const struct lease_registry *registry);
 /* Whether this is the first time that it is asked so. */
-bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind);
-/* Whether this is the first permit by rank under a rule that does not say how many there are. */
-bool lease_registry_is_first_rank(struct lease_registry *registry);
-/* Whether this is the first lock that came by way of another Headgate. */
-bool lease_registry_is_first_relayed(struct lease_registry *registry);
+bool lease_registry_is_first(struct lease_registry *registry, enum lease_once what);
 /* A connection of the owner has gone. The owner is void if it has neither connections nor leases. */
 void lease_registry_leave(struct lease_registry *registry, struct lease_owner *owner, int64_t now_us);
 /* Gives the lease to the owner. */

@@ -14,9 +14,7 @@
 /* Requests of one transaction that are kept; of a longer one the rest is taken for one that may remove any key. */
 #define QUEUED_MAX 1000
 
-/* ---- rules ---- */
-
-static const struct lease_rule *find_rule(const struct lease_worker *worker, struct slice key)
+const struct lease_rule *lease_request_rule(const struct lease_worker *worker, struct slice key)
 {
     for (size_t i = 0; i < worker->rule_count; i++) {
         if (lease_rule_names(&worker->rules[i], key)) {
@@ -213,7 +211,7 @@ static bool next_pair(struct pairs *pairs)
 /* Whether the lease on this key may be one that is on file, or is about to be. */
 static bool concerns(const struct reading *reading, struct slice key)
 {
-    if (key.length > LEASE_TEXT_MAX || find_rule(reading->worker, key) == NULL) {
+    if (key.length > LEASE_TEXT_MAX || lease_request_rule(reading->worker, key) == NULL) {
         return false;
     }
     return reading->request->in_transaction ||
@@ -385,15 +383,6 @@ static struct lease_request *empty_request(struct lease_client *client)
     return request;
 }
 
-static void end_guards(struct lease_worker *worker, struct lease_client *client)
-{
-    if (client->guard_count > 0) {
-        lease_registry_lock(worker->registry);
-        lease_guard_end(worker, client, UINT64_MAX);
-        lease_registry_unlock(worker->registry);
-    }
-}
-
 static enum policy_verdict begin_transaction(struct lease_worker *worker, struct lease_client *client,
                                              const struct policy_request *request)
 {
@@ -469,7 +458,7 @@ static bool names_a_lock(const struct reading *reading)
     struct slice key;
 
     while (lease_shape_next_key(&keys, reading->shape.key_step, &key)) {
-        if (key.length <= LEASE_TEXT_MAX && find_rule(reading->worker, key) != NULL) {
+        if (key.length <= LEASE_TEXT_MAX && lease_request_rule(reading->worker, key) != NULL) {
             return true;
         }
     }
@@ -493,7 +482,7 @@ static bool is_of_interest(struct reading *reading)
     if (shape->action == LEASE_UNSEEN) {
         return shape->undeclared || names_a_lock(reading);
     }
-    reading->rule = find_rule(reading->worker, shape->key);
+    reading->rule = lease_request_rule(reading->worker, shape->key);
     if (shape->action == LEASE_REAP) {
         if (reading->rule != NULL) {
             remember_reap(reading);
@@ -521,7 +510,7 @@ static bool is_elsewhere(const struct lease_worker *worker, const struct policy_
     struct slice key;
 
     return command->first_key == 1 && command->last_key == 1 && lease_shape_begin(&arguments, request->frame) &&
-           resp_walk_next(&arguments, &key) && find_rule(worker, key) == NULL &&
+           resp_walk_next(&arguments, &key) && lease_request_rule(worker, key) == NULL &&
            !(request->in_transaction && strcmp(command->name, "zrank") == 0);
 }
 
@@ -580,7 +569,7 @@ bool lease_request_concerns(const struct lease_worker *worker, const struct poli
 
     /* What was queued is given up with the next request outside of MULTI, whatever it is. */
     return client != NULL &&
-           (client->queued_count > 0 || client->queued_place > 0 || find_rule(worker, glance->key) != NULL);
+           (client->queued_count > 0 || client->queued_place > 0 || lease_request_rule(worker, glance->key) != NULL);
 }
 
 enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
@@ -604,7 +593,7 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
         return lease_guard_begin(worker, client, request, decision);
     }
     if (kind == COMMAND_DISCARD || kind == COMMAND_UNWATCH || kind == COMMAND_RESET) {
-        end_guards(worker, client);
+        lease_guard_end(worker, client, UINT64_MAX);
         return POLICY_ADMIT;
     }
     if (is_elsewhere(worker, request)) {

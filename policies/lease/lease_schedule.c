@@ -22,6 +22,11 @@ bool lease_may_be_endless(const struct lease *lease)
     return lease->state == LEASE_UNHEALED || (lease->state == LEASE_DOUBTFUL && lease->lease_us == 0);
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static int64_t part_of(const struct lease *lease, int64_t lease_us)
 {
     return lease_us / lease->terms.renew_of * lease->terms.renew;
@@ -40,10 +45,7 @@ bool lease_reaches_deadline(const struct lease *lease)
 
 int64_t lease_margin_us(const struct lease *lease)
 {
-    int64_t part = lease->lease_us / lease->terms.renew_of * lease->terms.renew;
-    int64_t third = lease->lease_us / 3;
-
-    return (lease->lease_us - (part < third ? part : third)) / 2;
+    return (lease->lease_us - earlier(part_of(lease, lease->lease_us), lease->lease_us / 3)) / 2;
 }
 
 int64_t lease_permit_settles_us(const struct lease *lease)
@@ -94,11 +96,6 @@ static int64_t farewell_due_us(const struct lease *lease)
     int64_t due = lease->owner->gone_us + lease->terms.grace_us;
 
     return due > lease->retry_us ? due : lease->retry_us;
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 int64_t lease_due_us(const struct lease *lease)

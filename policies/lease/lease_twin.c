@@ -309,13 +309,6 @@ static bool read_given(const struct lease_worker *worker, struct given *given, b
            lease_kind_is_semaphore(given->kind) == is_permit;
 }
 
-static bool is_known(const struct lease_worker *worker, const struct given *given)
-{
-    const struct lease_key *key = lease_registry_find_key(worker->registry, given->database, given->keys[0]);
-
-    return key != NULL && lease_registry_find(worker->registry, key, given->token) != NULL;
-}
-
 static struct lease_owner *join(const struct lease_worker *worker, const struct given *given)
 {
     bool is_process = given->process.pid != 0;
@@ -334,7 +327,7 @@ static void take(struct lease_worker *worker, const struct given *given)
 {
     struct lease_registry *registry = worker->registry;
 
-    if (is_known(worker, given)) {
+    if (lease_registry_find(registry, given->database, given->keys[0], given->token) != NULL) {
         return;
     }
     struct lease_owner *owner = join(worker, given);

@@ -66,14 +66,11 @@ static bool read_glob(struct slice argument, char glob[GLOB_MAX], FILE *answer)
 
 static bool read_most(struct slice word, size_t *most)
 {
-    *most = 0;
-    for (size_t i = 0; i < word.length && *most <= LINES_MAX; i++) {
-        if (word.data[i] < '0' || word.data[i] > '9') {
-            return false;
-        }
-        *most = *most * 10 + (size_t)(word.data[i] - '0');
-    }
-    return word.length > 0 && *most <= LINES_MAX;
+    int64_t value = 0;
+    bool is_number = word_integer(word, &value) && value >= 0 && value <= LINES_MAX;
+
+    *most = (size_t)value;
+    return is_number;
 }
 
 enum policy_answer lease_verb_leases(void *instance, size_t count, const struct slice *arguments, FILE *answer)

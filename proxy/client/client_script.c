@@ -11,6 +11,7 @@
 struct script_call {
     policy_script_done *done;
     void *context;
+    const struct control *control;
 };
 
 static void fail(const struct script_call *call, const char *why)
@@ -40,7 +41,7 @@ struct elements {
 /* integers, texts: with room for all elements. */
 static void show(const struct script_call *call, struct elements elements, int64_t *integers, struct slice *texts)
 {
-    const struct policy_script_reply shown = {.integers = integers, .texts = texts, .count = elements.count};
+    struct policy_script_reply shown = {.integers = integers, .texts = texts, .count = elements.count};
 
     for (size_t i = 0; i < elements.count; i++) {
         if (!read_element(elements.list[i], &integers[i], &texts[i])) {
@@ -48,6 +49,7 @@ static void show(const struct script_call *call, struct elements elements, int64
             return;
         }
     }
+    shown.since_us = control_answered_since(call->control);
     call->done(call->context, &shown);
 }
 
@@ -106,9 +108,9 @@ void client_script_run(struct client_service *service, const struct policy_scrip
 {
     const char *arguments[POLICY_SCRIPT_ARGUMENTS_MAX];
     size_t lengths[POLICY_SCRIPT_ARGUMENTS_MAX];
-    const struct script_call asked = {.done = script->done, .context = script->context};
     const char *why = "out of memory";
     struct control *control = script->server == NULL ? service->control : client_server_control(script->server, &why);
+    const struct script_call asked = {.done = script->done, .context = script->context, .control = control};
     struct script_call *call = control != NULL ? malloc(sizeof *call) : NULL;
 
     assert(script->argument_count <= POLICY_SCRIPT_ARGUMENTS_MAX);

@@ -236,6 +236,7 @@ struct policy_script_reply {
     const int64_t *integers;   /* the reply: an integer, or an array of them; 0 for what is none */
     const struct slice *texts; /* the texts among them; data is NULL for what is none. NULL: there are none at all */
     size_t count;
+    int64_t since_us; /* since when the connection had been there that it came over; void with replicas */
 };
 
 typedef void policy_script_done(void *context, const struct policy_script_reply *reply);

@@ -16,6 +16,7 @@ struct call {
     void *context;
     struct profile *profile; /* while it is sent: who it concerns, or NULL */
     int64_t database;
+    int64_t since_us; /* when the connection was made that the answer comes over */
     struct buffer reply;
     bool reply_is_cut;           /* memory was short, or it is too large: a part of it is missing */
     const struct script *script; /* NULL: no script, or the retry */
@@ -49,10 +50,8 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 {
     struct call *call = run->owner;
 
-    if (call->reply_is_cut) {
-        return;
-    }
-    call->reply_is_cut = buffer_length(&call->reply) + length > REPLY_MAX ||
+    call->since_us = run->lane->ready_us;
+    call->reply_is_cut = call->reply_is_cut || buffer_length(&call->reply) + length > REPLY_MAX ||
                          !buffer_append(&call->control->reactor->buffers, &call->reply, data, length);
 }
 
@@ -82,6 +81,7 @@ static void take_reply(struct call *call, redisReader *reader)
     if (reply->type == REDIS_REPLY_ERROR) {
         stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_ERRORS, 1);
     }
+    call->control->answered_since_us = call->since_us;
     call->callback(call->context, reply, NULL);
     freeReplyObject(reply);
     call_free(call);
@@ -368,6 +368,11 @@ struct control *control_new(struct reactor *reactor, struct run_pool *runs, stru
 void control_set_router(struct control *control, const struct control_router *router)
 {
     control->router = *router;
+}
+
+int64_t control_answered_since(const struct control *control)
+{
+    return control->answered_since_us;
 }
 
 bool control_is_idle(const struct control *control)

@@ -35,6 +35,9 @@ void control_free(struct control *control);
 /* Whether all calls have ended. */
 bool control_is_idle(const struct control *control);
 
+/* Within the callback of an answered call: since when the connection had been there that the answer came over. */
+int64_t control_answered_since(const struct control *control);
+
 /* Sends a command. The arguments are copied. callback is called exactly once, possibly before this returns (on
  * failure). */
 void control_call(struct control *control, int argument_count, const char *const *arguments, const size_t *lengths,

@@ -11,7 +11,8 @@ struct control {
     struct upstream *upstream;
     struct control_router router; /* its functions are NULL where there is no cluster */
     size_t under_way;
-    size_t asked_bytes; /* of the questions for keys that are under way */
+    int64_t answered_since_us; /* see control_answered_since() */
+    size_t asked_bytes;        /* of the questions for keys that are under way */
 };
 
 #endif

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -264,6 +265,22 @@ def test_redis_comes_back_empty(redis, make_headgate, pool, pause):
     assert_kept(redis, ["lock:1"])
 
 
+def test_redis_comes_back_as_it_was_before(make_shared, redis):
+    """From a file that is older than a renewal, and than a time to live: who has the locks has them still."""
+    headgate = make_shared(rule(ttl="8s"))
+    client, direct = headgate.connect(), redis.connect()
+    take(client, "lock:a", ms=8000)
+    assert client("SETNX", "lock:endless", "t") == 1
+    assert direct("SAVE") == OK
+    await_counter(headgate, "healed_total", 1)
+    wait_for(lambda: lease_of(headgate, "lock:a")["renewals"] == "1", what="a renewal")
+    redis.kill()
+    redis.start()
+    await_counter(headgate, "healed_total", 2)
+    wait_for(lambda: losses(headgate) or lease_of(headgate, "lock:a")["renewals"] == "2", what="another one")
+    assert keys_of(headgate) == {"lock:a", "lock:endless"} and not losses(headgate)
+
+
 def test_the_connections_to_redis_are_killed(make_shared, redis):
     headgate = make_shared(rule())
     client = headgate.connect()
@@ -311,9 +328,10 @@ def test_scripts_are_loaded_again(make_shared, redis):
 
 
 @pytest.mark.threads
+@pytest.mark.parametrize("late", [0, 0.9], ids=["", "late"])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_drain_renews_once_more(make_shared, redis, threads):
-    """So that clients have a whole lease to come back in."""
+def test_a_drain_renews_once_more(make_shared, redis, monitor, threads, late):
+    """So that clients have a whole lease to come back in, however late Redis answers."""
     headgate = make_shared(rule(renew="9/10", ttl="4s"), threads=threads)
     clients = [headgate.connect() for _ in range(8)]
     keys = {f"lock:{number}": client for number, client in enumerate(clients)}
@@ -324,9 +342,14 @@ def test_a_drain_renews_once_more(make_shared, redis, threads):
     assert max(remaining(redis, *keys).values()) < 2700
     with headgate.admin() as admin:
         leases = admin("LEASES").decode()
+    start = monitor.mark(redis)
+    if late:
+        redis.signal(signal.SIGSTOP)
+        threading.Timer(late, redis.signal, [signal.SIGCONT]).start()
     assert headgate.terminate() == 0
-    lives = remaining(redis, *keys)
-    assert all(3000 < life <= 4000 for life in lives.values()), (lives, leases)
+    monitor.mark(redis)
+    renewals = {key: monitor.renewals(key, start) for key in keys}
+    assert all(lines[-1:] and '"4000"' in lines[-1] for lines in renewals.values()), (renewals, leases)
     # Of a permit whose rank counts two thirds: its score stays as old as it may.
     assert score_of(redis, "lock:sem", "id") > score + 0.1
 

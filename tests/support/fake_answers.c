@@ -58,7 +58,8 @@ void fake_answer_with(struct fake_host *host, const int64_t *integers, size_t co
 {
     struct fake_call *call = take_call(host);
 
-    call->done(call->context, &(struct policy_script_reply){.integers = integers, .count = count});
+    call->done(call->context,
+               &(struct policy_script_reply){.integers = integers, .count = count, .since_us = host->since_us});
     fake_call_free(call);
 }
 

@@ -86,6 +86,7 @@ struct fake_host {
     struct fake_call *calls; /* not answered yet, the oldest first */
     size_t call_count;
     size_t sent_count;   /* calls since the beginning */
+    int64_t since_us;    /* when the connection was made over which calls are answered */
     const char *refusal; /* with which calls fail at once; NULL for none */
     void (*on_call)(void *context, const struct fake_call *call);
     void *on_call_context;

@@ -29,9 +29,7 @@ static struct lease *add(struct lease_registry *registry, int64_t database, cons
 
 static struct lease *find(struct lease_registry *registry, int64_t database, const char *key, const char *token)
 {
-    struct lease_key *found = lease_registry_find_key(registry, database, slice_of(key));
-
-    return found != NULL ? lease_registry_find(registry, found, slice_of(token)) : NULL;
+    return lease_registry_find(registry, database, slice_of(key), slice_of(token));
 }
 
 Test(lease_registry, finds_by_database_key_and_token)
@@ -69,9 +67,9 @@ Test(lease_registry, takes_bytes_of_any_kind)
     memset(large, 0xff, LEASE_TEXT_MAX);
     struct lease *lease = lease_registry_add(registry, 0, &key, 1, token);
     memset(large, 0, LEASE_TEXT_MAX);
-    cr_assert_null(lease_registry_find(registry, lease->members[0].key, token));
+    cr_assert_null(lease_registry_find(registry, 0, key, token));
     memset(large, 0xff, LEASE_TEXT_MAX);
-    cr_assert_eq(lease_registry_find(registry, lease->members[0].key, token), lease);
+    cr_assert_eq(lease_registry_find(registry, 0, key, token), lease);
     cr_assert_null(lease_registry_find_key(registry, 0, (struct slice){"a\0c", 3}));
     lease_registry_free(registry);
     free(large);
