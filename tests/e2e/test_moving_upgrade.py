@@ -92,9 +92,47 @@ def test_who_was_told_in_vain_is_told_anew(make_line):
         wait_for(lambda: line.pid() == line.pids[-1], 30, "the one before to serve")
         assert client("PING") == PONG
     assert numbers[0] != numbers[1]
+
+
+# Clients are told five seconds after the new process has come to serve, at a tick, of which there are ten in a second.
+TOLD_AFTER_MS = 5000
+TICKS_MS = 500
+
+
+def let_pass(headgate, ms):
+    """Until that process, by its own clock, says that so much time is over: in the log, at a tick of its worker. Then
+    its main thread has had a turn, too."""
+    over = "its time is over"
+    before = headgate.log().count(over)
+    with headgate.admin() as admin:
+        assert admin("PAUSE", "WRITE", ms) == OK
+        wait_for(lambda: headgate.log().count(over) > before, 60, f"{ms} ms to be over")
+        assert admin("PING") == PONG
+
+
+@pytest.mark.parametrize("when", ["before it has told anybody", "when it has told all"])
+def test_nobody_is_told_while_there_is_nowhere_to_go(make_line, when):
+    """The new process crashes. Nobody is told then for longer than it takes until clients are."""
+    line = make_line()
+    early = arrive(line.headgate, *NONE)
+    line.upgrade()
+    if when == "when it has told all":
+        assert_told(early.read(), 10, NULL)
+    pid = line.pids.pop()
+    os.kill(pid, signal.SIGKILL)
+    line.await_end(pid)
+    wait_for(lambda: line.pid() == line.pids[-1], 30, "the one before to serve")
     late = arrive(line.headgate, *NONE)
-    for _ in range(30):
-        assert late("PING") == PONG and client("PING") == PONG, "nobody is told while there is nowhere to go"
+    let_pass(line.headgate, TOLD_AFTER_MS + TICKS_MS)
+    # What the main thread has ordered by now, the worker does at a tick.
+    let_pass(line.headgate, TICKS_MS)
+    for client in (early, late):
+        assert client("PING") == PONG, "nobody is told"
+    assert stats(line.headgate)["clients_told_to_move_total"] == ("1" if when == "when it has told all" else "0")
+    # They are when there is somewhere to go.
+    line.upgrade()
+    for client in (early, late):
+        assert_told(client.read(), 10, NULL)
 
 
 def test_a_drain_tells_who_has_stayed(make_line):
