@@ -177,25 +177,10 @@ def test_a_client_that_hangs_up_while_it_takes_one(make_shared, redis):
 # ---- who is the same ----
 
 
-def test_a_pool_of_one_client(make, redis):
-    """Taken on one connection that is closed then: another one of the same process stays."""
-    headgate = make(rule())
-    pool = [headgate.connect() for _ in range(3)]
-    take(pool[0], "lock:a")
-    await_processes(headgate, ["lock:a"])
-    pool[0].reset()
-    pool[1].close()
-    assert_kept(redis, ["lock:a"])
-    assert pool[2]("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
-    take(pool[2], "lock:b")
-    pool[2].reset()
-    await_left(redis, "lock:b")
-    assert not losses(headgate)
-
-
 @pytest.mark.threads
-def test_a_pool_over_all_workers(make_shared, redis):
-    headgate = make_shared(rule(), threads=4)
+def test_a_pool_over_all_workers(make, redis):
+    """Taken on connections that are closed then: another one of the same process stays."""
+    headgate = make(rule(), threads=4)
     pool = [headgate.connect() for _ in range(12)]
     keys = [f"lock:{number}" for number in range(11)]
     for client, key in zip(pool, keys):
