@@ -13,10 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-/* Added to what the owner has: of a core that both want, the thread gets a tenth. */
+/* Added to what the owner has if it gives way: of a core that both want, the thread gets a tenth. */
 #define NICENESS 10
 /* For the thread: more than an event loop and two mailboxes have. */
 #define DESCRIPTORS_NEEDED 12
@@ -32,6 +31,7 @@ struct handshaker {
     struct mailbox orders;
     struct message stop;
     bool stopping;
+    bool gives_way;
 };
 
 struct handshake {
@@ -180,22 +180,14 @@ static void on_stop(struct message *message)
     handshaker->stopping = true;
 }
 
-/* Linux has a priority for each thread, and 0 is the one that asks. */
-static void step_back(void)
-{
-    errno = 0;
-    int niceness = getpriority(PRIO_PROCESS, 0);
-
-    if (errno == 0) {
-        (void)setpriority(PRIO_PROCESS, 0, niceness + NICENESS);
-    }
-}
-
 static void *run(void *context)
 {
     struct handshaker *handshaker = context;
 
-    step_back();
+    if (handshaker->gives_way) {
+        /* Linux has a priority for each thread. */
+        (void)!nice(NICENESS);
+    }
     while (!handshaker->stopping && reactor_turn(&handshaker->reactor)) {
     }
     return NULL;
@@ -313,7 +305,7 @@ static void close_reactor(struct handshaker *handshaker)
     reactor_free(&handshaker->reactor);
 }
 
-struct handshaker *handshaker_new(struct reactor *owner)
+struct handshaker *handshaker_new(struct reactor *owner, bool gives_way)
 {
     struct handshaker *handshaker = calloc(1, sizeof *handshaker);
 
@@ -322,19 +314,17 @@ struct handshaker *handshaker_new(struct reactor *owner)
         return NULL;
     }
     handshaker->owner = owner;
+    handshaker->gives_way = gives_way;
     handshaker->stop.run = on_stop;
-    if (!mailbox_open(&handshaker->results, owner)) {
-        close_reactor(handshaker);
-        free(handshaker);
-        return NULL;
-    }
-    if (!start(handshaker)) {
+    if (mailbox_open(&handshaker->results, owner)) {
+        if (start(handshaker)) {
+            return handshaker;
+        }
         mailbox_close(&handshaker->results);
-        close_reactor(handshaker);
-        free(handshaker);
-        return NULL;
     }
-    return handshaker;
+    close_reactor(handshaker);
+    free(handshaker);
+    return NULL;
 }
 
 void handshaker_free(struct handshaker *handshaker)

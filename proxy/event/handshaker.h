@@ -1,7 +1,7 @@
 /*
  * Handshakes with TLS on a thread of their own, one for each thread that has connections with TLS: they take some
  * hundred µs each, and connections that are there already are not to wait for them. The thread has a lower priority
- * than its owner, for machines with few cores.
+ * than its owner if it gives way, for machines with few cores.
  *
  * While a handshake is under way, its connection and socket are the thread's alone. Then they are the owner's again:
  *
@@ -30,9 +30,9 @@ struct handshake_order {
     void *context;
 };
 
-/* Starts the thread. The owner's reactor must have a wire, and outlive it. NULL when the system refuses. Best called at
- * the start, when descriptors are not short yet. */
-struct handshaker *handshaker_new(struct reactor *owner);
+/* Starts the thread; gives_way: others are served first. The owner's reactor must have a wire, and outlive it. NULL
+ * when the system refuses. Best called at the start, when descriptors are not short yet. */
+struct handshaker *handshaker_new(struct reactor *owner, bool gives_way);
 /* None may be under way but those that were dropped. */
 void handshaker_free(struct handshaker *handshaker);
 

@@ -39,7 +39,8 @@ bool reactor_init(struct reactor *reactor, struct stats *stats)
 
 void reactor_free(struct reactor *reactor)
 {
-    handshaker_free(reactor->handshaker);
+    handshaker_free(reactor->handshakers[false]);
+    handshaker_free(reactor->handshakers[true]);
     if (reactor->base != NULL) {
         event_base_free(reactor->base);
     }

@@ -46,13 +46,14 @@ struct reactor {
     struct event_base *base;
     struct buffer_pool buffers;
     struct stats *stats;
-    struct splice splice;          /* empty whenever no callback is at work with it */
-    char *scratch;                 /* REACTOR_SCRATCH_SIZE bytes */
-    struct tls_wire *wire;         /* NULL: no connection here has spoken TLS yet */
-    struct handshaker *handshaker; /* the same; what does their handshakes */
-    uint32_t handshakes;           /* steps of handshakes in this loop iteration, of such a thread */
-    int64_t now_us;                /* monotonic; 0: not yet asked for in this loop iteration */
-    bool measures;                 /* requests are measured: replies are told the time exactly */
+    struct splice splice;  /* empty whenever no callback is at work with it */
+    char *scratch;         /* REACTOR_SCRATCH_SIZE bytes */
+    struct tls_wire *wire; /* NULL: no connection here has spoken TLS yet */
+    /* The same; what does the handshakes of clients ([true]), which give way, and those with servers. */
+    struct handshaker *handshakers[2];
+    uint32_t handshakes; /* steps of handshakes in this loop iteration, of such a thread */
+    int64_t now_us;      /* monotonic; 0: not yet asked for in this loop iteration */
+    bool measures;       /* requests are measured: replies are told the time exactly */
     STAILQ_HEAD(, reactor_task) tasks[REACTOR_QUEUES]; /* in the order in which they were queued */
     bool is_idle; /* a turn that did not wait has found nothing to do but what is late */
 };

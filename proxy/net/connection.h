@@ -104,8 +104,8 @@ struct connection_security {
 bool connection_secure(struct connection *connection, const struct connection_security *security);
 
 /* Has what that takes on this reactor, a thread among it, now rather than with the first connection: for who is about
- * to start. False when the system refuses. */
-bool connection_prepare_security(struct reactor *reactor);
+ * to start. is_client: towards clients, else a server. False when the system refuses. */
+bool connection_prepare_security(struct reactor *reactor, bool is_client);
 
 /* What became of that. */
 enum connection_secrecy {

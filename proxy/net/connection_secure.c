@@ -142,19 +142,21 @@ static bool has_wire(struct reactor *reactor)
     return reactor->wire != NULL;
 }
 
-bool connection_prepare_security(struct reactor *reactor)
+bool connection_prepare_security(struct reactor *reactor, bool is_client)
 {
-    if (has_wire(reactor) && reactor->handshaker == NULL) {
-        reactor->handshaker = handshaker_new(reactor);
+    struct handshaker **handshaker = &reactor->handshakers[is_client];
+
+    if (has_wire(reactor) && *handshaker == NULL) {
+        *handshaker = handshaker_new(reactor, is_client);
     }
-    return reactor->handshaker != NULL;
+    return *handshaker != NULL;
 }
 
 static struct connection_secure *make(struct connection *connection, const struct connection_security *security)
 {
     struct connection_secure *secure = calloc(1, sizeof *secure);
 
-    if (secure == NULL || !connection_prepare_security(connection->reactor)) {
+    if (secure == NULL || !connection_prepare_security(connection->reactor, security->host == NULL)) {
         free(secure);
         return NULL;
     }
@@ -183,7 +185,7 @@ static bool begin_handshake(struct connection_secure *secure, const struct conne
         .context = secure,
     };
 
-    secure->handshake = handshaker_begin(connection->reactor->handshaker, &order);
+    secure->handshake = handshaker_begin(connection->reactor->handshakers[!order.begins], &order);
     return secure->handshake != NULL;
 }
 

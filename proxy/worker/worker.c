@@ -360,22 +360,22 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     return true;
 }
 
-static bool speaks_tls(const struct conf *conf)
+static bool prepare_security(struct reactor *reactor, const struct conf *conf)
 {
-    bool speaks = conf->tls_clients != NULL || conf->tls_upstream != NULL;
+    bool asks = conf->tls_upstream != NULL;
 
-    for (const struct conf_rule *rule = conf->rules; !speaks && rule != NULL; rule = rule->next) {
-        speaks = rule->tls != NULL;
+    for (const struct conf_rule *rule = conf->rules; !asks && rule != NULL; rule = rule->next) {
+        asks = rule->tls != NULL;
     }
-    return speaks;
+    return (conf->tls_clients == NULL || connection_prepare_security(reactor, true)) &&
+           (!asks || connection_prepare_security(reactor, false));
 }
 
 static bool build(struct worker *worker, const struct conf *conf)
 {
     struct reactor *reactor = &worker->reactor;
 
-    return reactor_init(reactor, &worker->stats) && (!speaks_tls(conf) || connection_prepare_security(reactor)) &&
-           build_parts(worker, conf);
+    return reactor_init(reactor, &worker->stats) && prepare_security(reactor, conf) && build_parts(worker, conf);
 }
 
 struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts)

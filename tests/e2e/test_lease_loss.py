@@ -9,7 +9,6 @@ import pytest
 
 from harness.leases import (
     COMPARE_AND_PEXPIRE,
-    LEASE,
     LEASE_MS,
     LONG,
     Monitor,
@@ -19,8 +18,10 @@ from harness.leases import (
     await_gone,
     await_keys,
     await_lease,
+    await_left,
     counter,
     counters,
+    ends,
     keys_of,
     lease_of,
     losses,
@@ -87,7 +88,7 @@ def test_what_others_do_is_a_loss(make, redis, monitor):
     keys = [f"lock:{name}" for name in INTERFERENCE] + [f"sem:{name}" for name in PERMITS]
     assert_untouched(redis, monitor, keys)
     there = {key for key, life in remaining(redis, *keys).items() if life != -2}
-    gone = {"lock:deleted", "lock:renamed", "lock:shortened", "lock:replaced-keeping", "lock:appended"}
+    gone = {"lock:deleted", "lock:renamed", "lock:shortened"}
     assert there == set(keys) - gone - {"sem:removed", "sem:swept"}
     assert remaining(redis, "lock:persisted")["lock:persisted"] == -1
     log = headgate.log()
@@ -115,14 +116,14 @@ def test_losses_do_not_fill_the_log(make_shared, redis):
 
 
 def test_a_lock_whose_lease_others_extend(make_shared, redis):
-    """That is no harm: Headgate waits until it is due again, and shortens nothing."""
+    """That is no harm: Headgate waits, and shortens nothing."""
     headgate = make_shared(RULE)
     client = headgate.connect()
     take(client, "lock:a")
-    assert redis.connect()("PEXPIRE", "lock:a", 3 * LEASE_MS) == 1
+    assert redis.connect()("PEXPIRE", "lock:a", 2 * LEASE_MS) == 1
+    end = ends(redis, "lock:a")
     await_counter(headgate, "deferred_total", 1)
-    assert remaining(redis, "lock:a")["lock:a"] > LEASE_MS
-    assert_kept(redis, ["lock:a"], 3.5 * LEASE)
+    assert ends(redis, "lock:a") == end
     assert not losses(headgate)
 
 
@@ -130,8 +131,7 @@ def test_a_permit_whose_score_others_set(make_shared, redis):
     headgate = make_shared(rule(keys="sem:*", ttl=f"{LEASE_MS}ms"))
     client = headgate.connect()
     assert client("ZADD", "sem:a", time.time(), "id") == 1
-    time.sleep(LEASE / 4)
-    moved = time.time() + 0.1
+    moved = time.time() + 2
     assert redis.connect()("ZADD", "sem:a", "XX", "CH", moved, "id") == 1
     await_counter(headgate, "deferred_total", 1)
     assert score_of(redis, "sem:a", "id") >= moved
@@ -142,60 +142,43 @@ def test_a_permit_whose_score_others_set(make_shared, redis):
 # ---- max_hold ----
 
 
-def last_end(redis, key, taken):
-    """Waits until the lock has ended. The latest end in seconds after taken, that its lease had said meanwhile."""
-    latest = 0
-    while (life := remaining(redis, key)[key]) != -2:
-        now = time.monotonic() - taken
-        latest = max(latest, now + life / 1000)
-        assert life >= 0 and now < 10, "it never ends"
-        time.sleep(0.02)
-    return latest
-
-
 def test_max_hold(make_shared, redis, monitor):
-    """A program that hangs: its connection stands, its lock ends. What is taken anew counts anew."""
-    headgate = make_shared(rule(max_hold="1500ms"))
+    """A program that hangs: its connection stands, its lock is left. What is taken anew counts anew."""
+    headgate = make_shared(rule(max_hold=f"{LEASE_MS + 1000}ms"))
     client = headgate.connect()
-    take(client, "lock:a", ms=600)
-    taken = time.monotonic()
-    client("ZADD", "lock:sem", time.time(), "id")
-    assert 1.3 < last_end(redis, "lock:a", taken) < 2.0
-    await_keys(headgate, ["lock:sem"])
-    assert counter(headgate, "max_hold_total") >= 1 and not losses(headgate)
-    assert "max_hold reached, not renewed any more: lock:a of " in headgate.log()
-    assert_untouched(redis, monitor, ["lock:a"], 0.5)
-    take(client, "lock:a", ms=600)
-    assert_kept(redis, ["lock:a"], 0.9)
+    before = time.time()
+    take(client, "lock:a")
+    client("ZADD", "lock:sem", before, "id")
+    wait_for(lambda: monitor.renewals("lock:a"), what="a renewal")
+    await_left(redis, "lock:a")
+    hold = ends(redis, "lock:a")["lock:a"] / 1000 - before
+    assert LEASE_MS + 900 < hold * 1000 < LEASE_MS + 1000 + (time.time() - before) * 1000, "it ends just there"
+    assert not losses(headgate)
+    assert client("DEL", "lock:a") == 1
+    take(client, "lock:a")
+    assert_kept(redis, ["lock:a"], 1)
 
 
 def test_max_hold_shorter_than_the_lease(make_shared, redis, monitor):
     """The client's own lease is not cut: it is only not renewed."""
-    headgate = make_shared(rule(max_hold="300ms"))
+    headgate = make_shared(rule(max_hold="300ms", renew="1/3"))
     client = headgate.connect()
-    take(client, "lock:a", ms=1500)
+    take(client, "lock:a")
     assert await_lease(headgate, "lock:a", "max-hold")["reason"] == "max_hold reached"
     assert counter(headgate, "max_hold_total") == 1
+    headgate.await_log("max_hold reached, not renewed any more: lock:a of ")
     assert not monitor.renewals("lock:a")
     assert client("DEL", "lock:a") == 1
     await_keys(headgate, [])
-    take(client, "lock:a", ms=600)
-    await_gone(redis, "lock:a")
-    await_keys(headgate, [])
-    assert not monitor.renewals("lock:a") and not losses(headgate)
+    assert not losses(headgate)
 
 
 def test_an_extension_does_not_start_max_hold_anew(make_shared, redis):
-    headgate = make_shared(rule(max_hold="1s"))
+    headgate = make_shared(rule(max_hold="2s"))
     client = headgate.connect()
-    take(client, "lock:a", ms=600)
-    taken = time.monotonic()
-    for _ in range(5):
-        time.sleep(0.14)
-        assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", 600) == 1
-    client_end = time.monotonic() - taken + 0.6
-    assert last_end(redis, "lock:a", taken) < max(client_end, 1.0) + 0.25
-    await_keys(headgate, [])
+    take(client, "lock:a")
+    while lease_of(headgate, "lock:a")["state"] != "max-hold":
+        assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
 
 
 # ---- Redis ----
@@ -206,11 +189,11 @@ def test_redis_stands_still_for_less_than_a_lease(make_shared, redis):
     client = headgate.connect()
     keys = [f"lock:{number}" for number in range(20)]
     for key in keys:
-        take(client, key, ms=1500)
+        take(client, key)
     redis.signal(signal.SIGSTOP)
     time.sleep(0.6)
     redis.signal(signal.SIGCONT)
-    assert_kept(redis, keys, 1.7)
+    assert_kept(redis, keys, 5)
     assert keys_of(headgate) == set(keys) and not losses(headgate)
 
 
@@ -219,7 +202,7 @@ def test_redis_stands_still_for_longer(make_shared, redis, monitor):
     client = headgate.connect()
     keys = [f"lock:{number}" for number in range(20)]
     for key in keys:
-        take(client, key)
+        take(client, key, ms=800)
     redis.signal(signal.SIGSTOP)
     time.sleep(LONG)
     redis.signal(signal.SIGCONT)
@@ -238,7 +221,7 @@ def test_redis_comes_back_empty(redis, make_headgate, pool, pause):
     headgate = launch(make_headgate, redis, pool, rule())
     client = headgate.connect()
     keys = [f"lock:{number}" for number in range(100)]
-    assert client.pipeline([("SET", key, "t", "NX", "PX", LEASE_MS) for key in keys]) == [OK] * len(keys)
+    assert client.pipeline([("SET", key, "t", "NX", "PX", 800 if pause else LEASE_MS) for key in keys]) == [OK] * len(keys)
     keeper = headgate.connect()
     redis.kill()
     time.sleep(pause)
@@ -252,7 +235,7 @@ def test_redis_comes_back_empty(redis, make_headgate, pool, pause):
         # Where each client has a connection of its own, it is closed, and with it goes the owner.
         assert sum(losses(headgate).values()) + counters(headgate).get("owner_gone_total", 0) == 100
     start = monitor.mark(redis)
-    time.sleep(LEASE)
+    time.sleep(LONG)
     assert redis.connect()("DBSIZE") == 0
     scripts = [line for line in monitor.lines if '"lock:' in line]
     monitor.close()
@@ -286,12 +269,12 @@ def test_the_connections_to_redis_are_killed(make_shared, redis):
     client = headgate.connect()
     keys = [f"lock:{number}" for number in range(20)]
     for key in keys:
-        take(client, key, ms=1500)
+        take(client, key)
     direct = redis.connect()
     for _ in range(3):
         assert direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 0
         time.sleep(0.3)
-    assert_kept(redis, keys, 1.0)
+    assert_kept(redis, keys, 4)
     assert keys_of(headgate) == set(keys) and not losses(headgate)
 
 
@@ -302,7 +285,7 @@ def test_headgate_may_not_run_scripts(make_shared, redis):
     headgate = make_shared(rule(), upstream_user="gate", upstream_password="secret")
     client = headgate.connect()
     for key in ("lock:a", "lock:b", "lock:c"):
-        take(client, key)
+        take(client, key, ms=3000)
     await_gone(redis, "lock:a", "lock:b", "lock:c")
     await_keys(headgate, [])
     assert counter(headgate, "failures_total") >= 3
@@ -393,7 +376,7 @@ def test_headgate_is_killed(make_shared, redis):
     headgate.expected_exit = {-signal.SIGKILL}
     headgate.kill()
     assert 0 < remaining(redis, "lock:a")["lock:a"] <= LEASE_MS
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
 
 
 # ---- failover ----
@@ -407,15 +390,15 @@ def test_failover_keeps_what_was_replicated_and_loses_the_rest(redis, make_share
     try:
         with replica.connect() as promoted:
             wait_for(lambda: info(promoted, "replication")["master_link_status"] == "up", what="the replica")
-            take(client, "lock:known", ms=6000)
+            take(client, "lock:known")
             wait_for(lambda: promoted("EXISTS", "lock:known") == 1, what="the lock to be replicated")
             assert promoted("REPLICAOF", "NO", "ONE") == OK
-            take(client, "lock:unknown", ms=6000)
+            take(client, "lock:unknown")
             redis.kill()
             assert promoted("CONFIG", "SET", "port", str(redis.port)) == OK
             await_counter(headgate, "lost_gone_total", 1, seconds=20)
             assert keys_of(headgate) == {"lock:known"}
-            wait_for(lambda: promoted("PTTL", "lock:known") > 5000, what="the other one to be renewed")
+            assert_kept(redis, ["lock:known"], 1)
             assert promoted("EXISTS", "lock:unknown") == 0
             assert client("DEL", "lock:known", "lock:unknown") == 1
     finally:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.leases import COMPARE_AND_PEXPIRE, LEASE_MS, await_gone, await_keys, await_lease, counters, rule, take
+from harness.leases import COMPARE_AND_PEXPIRE, LEASE_MS, await_left, await_keys, await_lease, counters, rule, take
 from harness.servers import Headgate
 
 WARNING = "a lock was taken by way of another Headgate"
@@ -36,7 +36,7 @@ def test_who_dies_behind_another_headgate_keeps_no_lock(make_shared, redis, side
     settle(other)
     take(client, "lock:a")
     client.reset()
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
     headgate.await_log(WARNING)
     assert counters(headgate).get("renewals_total", 0) == 0
 
@@ -51,7 +51,7 @@ def test_a_process_that_is_a_headgate_owns_nothing(make_shared, redis, sidecar_o
     take(client, "lock:a")
     assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
     client.reset()
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
     await_keys(headgate, [])
     headgate.await_log(WARNING)
 
@@ -64,6 +64,6 @@ def test_a_connection_for_each_client_shows_that_he_lives(make_shared, redis, si
     take(client, "lock:a")
     await_lease(headgate, "lock:a")
     client.reset()
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
     assert counters(headgate)["owner_gone_total"] == 1
     assert WARNING not in headgate.log()

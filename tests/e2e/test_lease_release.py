@@ -8,7 +8,6 @@ import pytest
 from harness.leases import (
     COMPARE_AND_DELETE,
     COMPARE_AND_PEXPIRE,
-    LEASE,
     LEASE_MS,
     LONG,
     assert_kept,
@@ -16,6 +15,7 @@ from harness.leases import (
     await_counter,
     await_gone,
     await_keys,
+    await_left,
     counter,
     counters,
     keys_of,
@@ -113,10 +113,10 @@ def test_released_is_released(make, redis, monitor):
         assert release(client, f"lock:{way}") == expected, way
     assert client("ZREM", "lock:zrem", "none", "id") == 1
     await_keys(headgate, [])
-    assert_untouched(redis, monitor, keys + ["lock:zrem"], 2 * LEASE)
+    assert_untouched(redis, monitor, keys + ["lock:zrem"])
     there = {key for key, life in remaining(redis, *keys).items() if life != -2}
     assert there == {f"lock:{way}" for way in STAY}
-    await_gone(redis, "renamed:lock:rename", "renamed:lock:renamenx")
+    await_left(redis, "renamed:lock:rename", "renamed:lock:renamenx")
     assert not losses(headgate)
     assert counters(headgate)["released_total"] == len(WAYS) + 1 == counters(headgate)["acquired_total"]
 
@@ -147,7 +147,7 @@ def test_lease_drop(make_shared, redis, monitor):
         assert admin("LEASE", "DROP", "lock:a") == OK
     assert keys_of(headgate) == {"lock:b"} and counter(headgate, "dropped_total") == 2
     assert_untouched(redis, monitor, ["lock:a"])
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
     assert lease_of(headgate, "lock:b") and not losses(headgate)
 
 
@@ -155,14 +155,12 @@ def test_a_renewal_does_not_abort_the_owners_transaction(make_shared, redis, mon
     """WATCH, GET, MULTI, …, EXEC is how some release and extend: that Headgate renews must not look like a loss."""
     headgate = make_shared(RULE)
     client = headgate.connect()
-    take(client, "lock:a", ms=3000)
+    take(client, "lock:a")
     assert client.pipeline([("WATCH", "lock:a"), ("GET", "lock:a")]) == [OK, b"t"]
-    time.sleep(1.2)
+    time.sleep(LONG)
     assert not monitor.renewals("lock:a"), "renewed, though there is time"
     assert transact(client, ("GET", "lock:a")) == [b"t"]
     await_renewals(monitor, ["lock:a"])
-    assert client("WATCH", "lock:a") == OK
-    assert_kept(redis, ["lock:a"], 3.2)
 
 
 # ---- what does not release it ----
@@ -340,7 +338,7 @@ def test_two_headgates_that_know_it_do_not_fight(redis, make_headgate):
     take(client, "lock:a")
     assert other("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
     assert keys_of(second) == {"lock:a"}
-    assert_kept(redis, ["lock:a"], 2.5 * LEASE)
+    assert_kept(redis, ["lock:a"], 10)
     assert keys_of(first) == keys_of(second) == {"lock:a"}
     assert not losses(first) and not losses(second)
     other.reset()
@@ -378,7 +376,7 @@ def test_hundreds_of_locks(make_shared, redis):
         replies = client.pipeline([("SET", key, f"token{number}", "NX", "PX", 2 * LEASE_MS) for key in mine])
         assert replies == [OK] * len(mine)
     assert counter(headgate, "held") == 800
-    assert_kept(redis, keys, 2.2 * LEASE)
+    assert_kept(redis, keys, 10)
     assert not losses(headgate)
     for number, client in enumerate(clients):
         mine = keys[number::4]
@@ -411,7 +409,7 @@ def test_a_client_that_renews_itself(make_shared, redis, through):
     client = headgate.connect()
     own = headgate.connect() if through == "headgate" else redis.connect()
     take(client, "lock:a")
-    deadline = time.monotonic() + 1.5 * LEASE
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         assert own("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
         time.sleep(0.03)
@@ -435,7 +433,7 @@ def test_shortened_by_the_client(make_shared, redis, monitor):
         assert shorten(client, key) in (1, [1], OK)
     await_keys(headgate, [])
     assert_untouched(redis, monitor, shortened)
-    assert all(life == -2 for life in remaining(redis, *shortened).values())
+    await_gone(redis, *shortened)
 
 
 def test_a_shorter_lease_that_the_client_chooses(make_shared, redis, monitor):
@@ -449,14 +447,14 @@ def test_a_shorter_lease_that_the_client_chooses(make_shared, redis, monitor):
     renewals = monitor.renewals("lock:a")
     assert renewals and all(line.endswith(f'"{LEASE_MS}"') for line in renewals), renewals
     client.reset()
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
 
 
 def test_a_permit_that_its_owner_refreshes(make_shared, redis):
     headgate = make_shared(rule(keys="sem:*"))
     client = headgate.connect()
     assert take_permit(client, "sem:a", "id", 1)
-    deadline = time.monotonic() + 1.5 * LEASE
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         assert client("ZADD", "sem:a", time.time(), "id") == 0
         time.sleep(0.05)

@@ -331,11 +331,11 @@ def test_a_release_whose_answer_never_comes(headgate, scripts, fake):
     ids=repr,
 )
 def test_answers_that_mean_nothing(headgate, scripts, fake, reply):
-    """Of a Redis that answers a renewal by what no script of ours says: tried again, and lost when the lease is over."""
+    """Of a Redis that answers a renewal by what no script of ours says: lost when the lease is over."""
     scripts.own_reply = lambda _call: reply
     client = headgate.connect()
     client.request("SET", "n", "t", "NX", "PX", LEASE_MS)
     fake.expect("SET", "n", "t", "NX", "PX", LEASE_MS).reply(b"+OK\r\n")
     assert client.read() == OK
     await_keys(headgate, [])
-    assert losses(headgate) == {"unreachable": 1} and counters(headgate)["failures_total"] >= 2
+    assert losses(headgate) == {"unreachable": 1}

@@ -85,7 +85,7 @@ def poll(headgate, take, key, limit, skews, until):
 def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limit, threads):
     """Holders that keep their permits for many leases, and those who want one all the time with other clocks. Without
     Headgate a holder is safe once it is older than the clocks differ; with it, it has to stay so."""
-    headgate = make_shared(rule(ttl=f"{LEASE * 1000:.0f}ms", owner="connection"), threads=threads)
+    headgate = make_shared(rule(ttl=f"{LEASE * 1000:.0f}ms", owner="connection", renew="1/3"), threads=threads)
     holders = [headgate.connect() for _ in range(limit)]
     for number, client in enumerate(holders):
         assert RECIPES[name](client, "lock:a", f"holder-{number}", limit, 0, LEASE) < limit

@@ -10,12 +10,12 @@ from harness.leases import (
     COMPARE_AND_DELETE,
     COMPARE_AND_PEXPIRE,
     LEASE_MS,
-    LONG,
     assert_kept,
-    await_gone,
     await_keys,
     await_lease,
+    await_left,
     counters,
+    ends,
     keys_of,
     lease_of,
     leases,
@@ -60,15 +60,14 @@ def test_what_a_line_tells_of_time(make_shared, redis):
     headgate = make_shared(rule())
     client = headgate.connect()
     start = time.monotonic()
-    take(client, "lock:a", ms=3000)
+    take(client, "lock:a")
     told = {name: float(lease_of(headgate, "lock:a")[name]) for name in ("held", "lease", "left", "next")}
     spent = time.monotonic() - start
-    assert 0 <= told["held"] <= spent and told["lease"] == 3000
-    assert 3000 - spent * 1000 - 1 <= told["left"] <= 3000
-    assert 0 < told["next"] <= 1000, "a third of the lease, or a little before"
+    assert 0 <= told["held"] <= spent and told["lease"] == LEASE_MS
+    assert LEASE_MS - spent * 1000 - 1 <= told["left"] <= LEASE_MS
+    assert told["next"] <= LEASE_MS / 100, "so much of the lease, or a little before"
     lease = wait_for(lambda: (found := lease_of(headgate, "lock:a"))["renewals"] != "0" and found, what="a renewal")
-    assert lease["reason"] == "renewed" and float(lease["held"]) >= 0.7
-    assert int(lease["left"]) > 1500
+    assert lease["reason"] == "renewed" and int(lease["left"]) > 1500
 
 
 def test_kinds_and_states(make_shared, redis):
@@ -118,7 +117,7 @@ def test_without_rules(make_shared, redis):
         assert admin("LEASES") == b""
         assert isinstance(admin("LEASE", "DROP", "lock:a"), Error)
     assert not counters(headgate)
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
 
 
 def test_stats(make, redis):
@@ -248,9 +247,9 @@ def test_libraries(make_shared, redis, care):
     if care == "renew":
         assert_kept(redis, ["lock:a", "lock:b"])
         return
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
     await_keys(headgate, ["lock:b"])
-    assert_kept(redis, ["lock:b"], 0.1)
+    assert_kept(redis, ["lock:b"], 1)
 
 
 # ---- bad input ----
@@ -358,7 +357,7 @@ def test_a_token_of_a_million_bytes(make_shared, redis):
     assert client("EVAL", COMPARE_AND_DELETE, 1, "lock:a", MEGABYTE) == 1
     take(client, "lock:a", token=MEGABYTE)
     take(client, "lock:b")
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
     assert lease_of(headgate, "lock:b")
 
 
@@ -376,10 +375,9 @@ def test_keys_of_any_bytes(make_shared, redis):
         assert keys_of(headgate) == set(keys)
         assert admin("LEASE", "DROP", raw[0]) == OK
         assert len(admin("LEASES").splitlines()) == len(keys) - 1
-    time.sleep(LONG)
-    with redis.connect() as direct:
-        assert direct("EXISTS", raw[0]) == 0
-        assert direct("EXISTS", *raw[1:]) == len(raw) - 1
+    end = ends(redis, raw[0])
+    assert_kept(redis, raw[1:])
+    assert ends(redis, raw[0]) == end
     assert not losses(headgate)
 
 
@@ -432,5 +430,5 @@ def test_replies_that_are_switched_off(make_shared, redis):
     assert client.read() == OK
     assert client("GET", "lock:a") == b"t"
     client.reset()
-    await_gone(redis, "lock:a")
+    await_left(redis, "lock:a")
     await_keys(headgate, [])

@@ -75,26 +75,53 @@ def test_subscribers_before_a_cluster(make_line, pool):
             assert_told(client.read(), 10, NULL)
 
 
-def test_who_was_told_in_vain_is_told_anew(make_line):
-    """The new process crashes; the next one does not."""
+# Clients are told five seconds after the new process has come to serve, at a tick, of which there are ten in a second.
+TOLD_AFTER_MS = 5000
+TICKS_MS = 500
+
+
+def let_pass(headgate, ms):
+    """Until that process, by its own clock, says that so much time is over: in the log, at a tick of its worker. Then
+    its main thread has had a turn, too."""
+    over = "its time is over"
+    before = headgate.log().count(over)
+    with headgate.admin() as admin:
+        assert admin("PAUSE", "WRITE", ms) == OK
+        wait_for(lambda: headgate.log().count(over) > before, 60, f"{ms} ms to be over")
+        assert admin("PING") == PONG
+
+
+@pytest.mark.parametrize("when", ["before it has told anybody", "when it has told all"])
+def test_nobody_is_told_while_there_is_nowhere_to_go(make_line, when):
+    """The new process crashes. Nobody is told then for longer than it takes until clients are."""
     line = make_line()
-    client = arrive(line.headgate, *NONE)
-    numbers = []
-    for _ in range(2):
-        line.upgrade()
-        push = client.read()
-        assert_told(push, 10, NULL)
-        numbers.append(push[1])
-        pid = line.pids[-1]
-        os.kill(pid, signal.SIGKILL)
-        line.await_end(pid)
-        line.pids.remove(pid)
-        wait_for(lambda: line.pid() == line.pids[-1], 30, "the one before to serve")
-        assert client("PING") == PONG
-    assert numbers[0] != numbers[1]
+    early = arrive(line.headgate, *NONE)
+    line.upgrade()
+
+    def count():
+        return stats(line.headgate)["clients_told_to_move_total"]
+
+    if when == "when it has told all":
+        wait_for(lambda: count() == "1", what="it to be told")
+    pid = line.pids.pop()
+    os.kill(pid, signal.SIGKILL)
+    line.await_end(pid)
+    wait_for(lambda: line.pid() == line.pids[-1], 30, "the one before to serve")
+    # What the main thread has ordered by now, the worker does at a tick.
+    let_pass(line.headgate, TICKS_MS)
+    before = count()
+    told = early.read() if before == "1" else [None, None]
     late = arrive(line.headgate, *NONE)
-    for _ in range(30):
-        assert late("PING") == PONG and client("PING") == PONG, "nobody is told while there is nowhere to go"
+    let_pass(line.headgate, TOLD_AFTER_MS + TICKS_MS)
+    let_pass(line.headgate, TICKS_MS)
+    for client in (early, late):
+        assert client("PING") == PONG, "nobody is told"
+    assert count() == before
+    # They are when there is somewhere to go, and who was told in vain is told anew.
+    line.upgrade()
+    assert_told(late.read(), 10, NULL)
+    assert_told(again := early.read(), 10, NULL)
+    assert again[1] != told[1]
 
 
 def test_a_drain_tells_who_has_stayed(make_line):

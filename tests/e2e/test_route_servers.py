@@ -9,7 +9,7 @@ import pytest
 from e2e.test_cluster_path import Counting
 from harness.admin import stats
 from harness.latency import ON
-from harness.leases import LEASE_MS, await_gone, await_lease, counter, lease_of, take
+from harness.leases import LEASE_MS, await_left, await_lease, counter, lease_of, take
 from harness.leases import rule as lease
 from harness.limits import admitted
 from harness.limits import rule as limit
@@ -384,7 +384,7 @@ def test_a_lease_is_renewed_where_its_lock_is(make):
     assert lease_of(several.headgate, "geo:lock:a")["state"] == "held"
     assert held(several, "geo", "PTTL", "geo:lock:a") > 0 and keys_at(several, "default") == []
     client.close()
-    await_gone(several.redis["geo"], "geo:lock:a")
+    await_left(several.redis["geo"], "geo:lock:a")
 
 
 def test_commands_that_are_added_work_there(several, client):

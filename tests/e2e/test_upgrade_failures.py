@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from harness.admin import stats
+from harness.calendar import Calendar
 from harness.resp import OK, PONG, encode, wait_for
 from harness.servers import BINARY, child_environment
 from harness.upgrade import is_alive
@@ -75,20 +76,23 @@ line.send(b"READY\\n" + b"1" * read_until(b"PORTS"))
 read_until(b"STATE")
 # What follows is in time, and read when the time is over.
 os.kill(os.getppid(), signal.SIGSTOP)
+while "T (stopped)" not in open(f"/proc/{{os.getppid()}}/status").read():
+    pass
 for _ in range(5):
     line.send(b"FAULT\\nnot the last word")
 line.send(b"SERVING\\n")
-time.sleep(11)
+open("{clock}", "w").write("0 4000")
 os.kill(os.getppid(), signal.SIGCONT)
 time.sleep(600)
 """
 
 
-def test_a_program_that_serves_at_the_last_moment(make_line):
+def test_a_program_that_serves_at_the_last_moment(make_line, tmp_path):
     """It is not ended although the time is over when its word is read: it may have clients."""
-    line = make_line(upgrade_start_timeout="10s")
+    calendar = Calendar(tmp_path)
+    line = make_line(upgrade_start_timeout="1h", environment=calendar.environment())
     script = line.headgate.directory / "program.py"
-    script.write_text(LAST_MOMENT)
+    script.write_text(LAST_MOMENT.format(clock=calendar.path))
     line.install_script(f"exec python3 {script}")
     with line.headgate.admin() as admin:
         admin.request("UPGRADE")

@@ -251,7 +251,8 @@ def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
     headgate = make_headgate(redis, threads=2, upstream_wait="1s")
     with headgate.connect() as steady:
         assert steady("PING") == PONG
-        resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (60, 4096))
+        in_use = len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
+        resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use + 12, 4096))
         crowd = [socket.create_connection(headgate.address, timeout=10) for _ in range(120)]
         for connection in crowd:
             connection.sendall(encode("BLPOP", "none", 0))

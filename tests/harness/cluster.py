@@ -5,13 +5,14 @@ end_migration(). What the tests call a node is its Redis; nodes know their clust
 """
 
 import itertools
+import shutil
 import signal
 import threading
 import time
 
 from harness.certificates import certificates
 from harness.resp import OK, Closed, wait_for
-from harness.servers import Redis, free_port, speaks_tls
+from harness.servers import Redis, directory_in_memory, free_port, speaks_tls
 
 SLOTS = 16384
 # Long enough that a node that merely waits for a turn of a busy machine is not failed over.
@@ -73,7 +74,9 @@ class Node(Redis):
         self.bus_port = free_port()
         self.asking = None
         self.password = password
+        self.memory = directory_in_memory("node")
         node = ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
+        node += ["--cluster-config-file", str(self.memory / "nodes.conf")]
         node += ["--cluster-node-timeout", str(node_timeout), "--cluster-allow-replica-migration", "no"]
         node += ["--requirepass", password, "--masterauth", password] if password else []
         node += tls_options() if speaks_tls(keywords.get("tls")) else []
@@ -141,6 +144,10 @@ class Node(Redis):
     def kill(self):
         self.asking = None
         super().kill()
+
+    def discard(self):
+        super().discard()
+        shutil.rmtree(self.memory, ignore_errors=True)
 
 
 def in_parallel(actions):

@@ -7,11 +7,13 @@ import time
 from harness.admin import stats, text
 from harness.resp import OK, QUEUED, Closed, Error, wait_for
 
-# The lease of most locks. It is renewed after a third, so that a machine may stand still for 0.4 s.
-LEASE_MS = 800
+# The lease of most locks. It is renewed after a hundredth, so that a test need not wait for it, and a machine may stand
+# still for as long as tests wait for anything.
+LEASE_MS = 30_000
 LEASE = LEASE_MS / 1000
-# Who was not renewed is surely gone by then; who may not be renewed, had two occasions and more.
-LONG = 1.25 * LEASE
+RENEW = "1/100"
+# Who may not be renewed had three occasions by then.
+LONG = 0.03 * LEASE + 0.1
 
 COMPARE_AND_DELETE = """
 if redis.call("get", KEYS[1]) == ARGV[1] then
@@ -30,7 +32,7 @@ STATES = {"held", "releasing", "unhealed", "ownerless", "checking", "self", "max
 
 def rule(name="a", **options):
     """A rule as text: for keys that begin with lock:, with an owner that is gone at once. None leaves an option out."""
-    options = {"keys": "lock:*", "grace": 0, **options}
+    options = {"keys": "lock:*", "grace": 0, "renew": RENEW, **options}
     lines = [f"{option} = {value}" for option, value in options.items() if value is not None]
     return "\n".join([f"[lease:{name}]", *lines]) + "\n"
 
@@ -107,14 +109,33 @@ def remaining(redis, *keys):
         return dict(zip(keys, direct.pipeline([("PTTL", key) for key in keys])))
 
 
-def assert_kept(redis, keys, seconds=LONG):
-    """None of them ends meanwhile, and none is made to live for ever."""
-    time.sleep(seconds)
-    lives = remaining(redis, *keys)
-    assert all(life > 0 for life in lives.values()), {key: life for key, life in lives.items() if life <= 0}
+def ends(redis, *keys):
+    """When each of them expires, in ms since 1970; -1 and -2 as of PTTL."""
+    with redis.connect() as direct:
+        return dict(zip(keys, direct.pipeline([("PEXPIRETIME", key) for key in keys])))
 
 
-def await_gone(redis, *keys, seconds=30):
+def assert_kept(redis, keys, times=2):
+    """Each is renewed so often from now on, and neither ends nor is made to live for ever."""
+    before = ends(redis, *keys)
+    for _ in range(times):
+        wait_for(lambda: all(0 <= end != before[key] for key, end in ends(redis, *keys).items()), what=f"{keys} to be renewed")
+        before = ends(redis, *keys)
+
+
+def await_left(redis, *keys):
+    """Until they are renewed no more, and would end with their lease; or are gone."""
+
+    def are_left():
+        before = ends(redis, *keys)
+        time.sleep(LONG)
+        return all(end in (-2, before[key]) for key, end in ends(redis, *keys).items())
+
+    wait_for(are_left, what=f"{keys} to be left")
+
+
+def await_gone(redis, *keys, seconds=LEASE / 2):
+    """Released, and not left until they expire."""
     wait_for(lambda: all(life == -2 for life in remaining(redis, *keys).values()), seconds, what=f"{keys} to be gone")
 
 

@@ -1,16 +1,14 @@
 """A master with replicas, and sentinels that watch over them, on loopback."""
 
 import contextlib
-import pathlib
 import shutil
-import tempfile
 import threading
 import time
 
 from harness import tls
 from harness.certificates import certificates
 from harness.resp import Client, Closed, wait_for
-from harness.servers import REDIS_SERVER, Redis, Server, free_port
+from harness.servers import REDIS_SERVER, Redis, Server, directory_in_memory, free_port
 
 NAME = "mymaster"
 
@@ -20,8 +18,7 @@ class Sentinel(Server):
 
     def __init__(self, master, quorum=2, down_after=1000, speaks_tls=False, password=None, options=(), port=None):
         super().__init__("sentinel")
-        # It writes its file with fsync(), and answers nobody meanwhile: for as long as a busy disk takes.
-        self.memory = tempfile.mkdtemp(prefix="headgate-test-sentinel-", dir="/dev/shm")
+        self.memory = directory_in_memory("sentinel")
         self.port = port or free_port()
         self.speaks_tls = speaks_tls
         self.password = password
@@ -43,7 +40,7 @@ class Sentinel(Server):
             lines += [f"sentinel auth-pass {NAME} {master.password}"]
         if password:
             lines += [f"requirepass {password}"]
-        self.config_path = pathlib.Path(self.memory) / "sentinel.conf"
+        self.config_path = self.memory / "sentinel.conf"
         self.config_path.write_text("\n".join(lines) + "\n")
         self.start()
 

@@ -169,6 +169,11 @@ def processes_in(directory):
     return found
 
 
+def directory_in_memory(name):
+    """For files that a server writes with fsync(): it answers nobody meanwhile, for as long as a busy disk takes."""
+    return pathlib.Path(tempfile.mkdtemp(prefix=f"headgate-test-{name}-", dir="/dev/shm"))
+
+
 class Server:
     """A child process with a directory and a log. running holds all that are alive, for reports on failure."""
 

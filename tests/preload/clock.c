@@ -1,17 +1,20 @@
 /*
  * Another calendar: a library to be preloaded, whose CLOCK_REALTIME and gettimeofday() are ahead of the system's by the
- * seconds in the file that HEADGATE_TEST_CLOCK is the path of, read anew each time. All other clocks are the system's.
+ * first number of seconds in the file that HEADGATE_TEST_CLOCK is the path of, and whose monotonic clocks are by the
+ * second one; it is read anew each time.
  */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-static long seconds_ahead(void)
+static long seconds_ahead(bool is_monotonic)
 {
     char text[32] = "0";
+    char *second = text;
     const char *path = getenv("HEADGATE_TEST_CLOCK");
     int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 
@@ -19,15 +22,18 @@ static long seconds_ahead(void)
         (void)!read(fd, text, sizeof text - 1);
         close(fd);
     }
-    return atol(text);
+    long first = strtol(text, &second, 10);
+    return is_monotonic ? atol(second) : first;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
     long result = syscall(SYS_clock_gettime, clock, time);
 
-    if (result == 0 && clock == CLOCK_REALTIME) {
-        time->tv_sec += seconds_ahead();
+    bool is_monotonic = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE;
+
+    if (result == 0 && (is_monotonic || clock == CLOCK_REALTIME)) {
+        time->tv_sec += seconds_ahead(is_monotonic);
     }
     return (int)result;
 }

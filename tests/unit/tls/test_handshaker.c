@@ -39,7 +39,7 @@ static void prepare(struct world *world)
     world->client = tls_files_context(&client);
     cr_assert(reactor_init(&world->reactor, &world->stats));
     world->reactor.wire = tls_wire_new(&world->reactor.buffers);
-    world->handshaker = handshaker_new(&world->reactor);
+    world->handshaker = handshaker_new(&world->reactor, true);
     cr_assert(world->reactor.wire != NULL && world->handshaker != NULL);
 }
 
@@ -219,7 +219,7 @@ Test(handshaker, what_is_dropped_is_closed_and_not_told_of, .timeout = 300)
     prepare(&world);
     handshaker_free(world.handshaker);
     size_t before = count_descriptors();
-    world.handshaker = handshaker_new(&world.reactor);
+    world.handshaker = handshaker_new(&world.reactor, true);
     cr_assert_not_null(world.handshaker);
     for (unsigned i = 0; i < ROUNDS; i++) {
         begin_both(&world, sides[i], (struct handshake_order){.timeout_ms = i % 5 == 0 ? 1 : 60000});
