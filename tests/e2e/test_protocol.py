@@ -48,21 +48,6 @@ def test_a_long_inline_command(client):
     assert client("GET", "k") == value
 
 
-@pytest.mark.parametrize("name", ["get", "GET", "gEt"])
-def test_case_of_command_names(client, name):
-    client("SET", "k", "v")
-    assert client(name, "k") == b"v"
-
-
-def test_case_of_state_commands(client):
-    assert client("multi") == OK
-    assert client("Set", "k", "v") == Status(b"QUEUED")
-    assert client("exec") == [OK]
-    assert client("client", "setname", "x") == OK
-    assert client("Client", "GetName") == b"x"
-    assert client("select", 1) == OK
-
-
 def test_ten_thousand_commands_in_one_write(client):
     commands = [("INCR", "n") for _ in range(10_000)]
     client.send(b"".join(encode(*command) for command in commands))
@@ -255,62 +240,6 @@ def test_endless_garbage_ends(target):
             sent += 65_536
     assert sent < 64 << 20
     assert other("ECHO", "unharmed") == b"unharmed"
-
-
-# ---- errors that are replies ----
-
-
-@pytest.mark.parametrize(
-    "command, text",
-    [
-        (("NONSENSE",), b"ERR unknown command 'NONSENSE', with args beginning with: "),
-        (("nonsense", "a", "b c"), b"ERR unknown command 'nonsense', with args beginning with: 'a' 'b c' "),
-        (("",), b"ERR unknown command '', with args beginning with: "),
-        (("GET",), b"ERR wrong number of arguments for 'get' command"),
-        (("get", "a", "b"), b"ERR wrong number of arguments for 'get' command"),
-        (("MULTI", "x"), b"ERR wrong number of arguments for 'multi' command"),
-        (("BLPOP", "k"), b"ERR wrong number of arguments for 'blpop' command"),
-        (("SUBSCRIBE",), b"ERR wrong number of arguments for 'subscribe' command"),
-        (("WAIT", "x"), b"ERR wrong number of arguments for 'wait' command"),
-        (("SELECT",), b"ERR wrong number of arguments for 'select' command"),
-        (("AUTH",), b"ERR wrong number of arguments for 'auth' command"),
-        (("CLIENT",), b"ERR wrong number of arguments for 'client' command"),
-        (("CLIENT", "SETNAME"), b"ERR wrong number of arguments for 'client|setname' command"),
-        (("CLIENT", "GETNAME", "x"), b"ERR wrong number of arguments for 'client|getname' command"),
-        (("CLIENT", "NONSENSE"), b"ERR unknown subcommand 'NONSENSE'. Try CLIENT HELP."),
-        (("CONFIG", "NONSENSE"), b"ERR unknown subcommand 'NONSENSE'. Try CONFIG HELP."),
-        (("SELECT", "abc"), b"ERR value is not an integer or out of range"),
-        (("SELECT", "99"), b"ERR DB index is out of range"),
-        (("SELECT", "-1"), b"ERR DB index is out of range"),
-        (("EXEC",), b"ERR EXEC without MULTI"),
-        (("DISCARD",), b"ERR DISCARD without MULTI"),
-        (("BLPOP", "k", "x"), b"ERR timeout is not a float or out of range"),
-        (("BLPOP", "k", "-1"), b"ERR timeout is negative"),
-        (("XREAD", "BLOCK", "x", "STREAMS", "k", "0"), b"ERR timeout is not an integer or out of range"),
-        (("PING", "a", "b"), b"ERR wrong number of arguments for 'ping' command"),
-        (("CLIENT", "REPLY", "X"), b"ERR syntax error"),
-        (("CLIENT", "KILL", "ID", "x"), b"ERR client-id should be greater than 0"),
-        (("CLIENT", "TRACKING", "X"), b"ERR syntax error"),
-    ],
-)
-def test_error_texts(client, command, text):
-    assert client(*command) == Error(text)
-    assert client("ECHO", "next") == b"next"
-
-
-def test_wrong_type(client):
-    client("RPUSH", "l", 1)
-    assert client("GET", "l") == Error(b"WRONGTYPE Operation against a key holding the wrong kind of value")
-    client("SET", "s", 1)
-    assert client("BLPOP", "s", 1) == Error(b"WRONGTYPE Operation against a key holding the wrong kind of value")
-
-
-def test_names_that_look_like_others(client):
-    """Commands are told apart by their whole name."""
-    for name in ("MULTIX", "QUITX", "GETX", "SUBSCRIBEX", "AUT", "HELL", "MULT", "QUI", "x" * 10_000):
-        reply = client(name)
-        assert isinstance(reply, Error) and reply.startswith(b"ERR unknown command"), reply
-    assert client("SET", "k", 1) == OK
 
 
 @pytest.mark.parametrize("unit", [encode("ECHO", "x" * 100), encode("MULTI") + encode("ECHO", "x" * 100) + encode("EXEC")])

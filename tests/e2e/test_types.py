@@ -16,21 +16,6 @@ def random_bytes(count, seed=1):
     return random.Random(seed).randbytes(count)
 
 
-def test_strings_and_integers(client):
-    assert client("SET", "k", "value") == OK
-    assert client("GET", "k") == b"value"
-    assert client("APPEND", "k", "!") == 6
-    assert client("STRLEN", "k") == 6
-    assert client("DECRBY", "n", 5) == -5
-    assert client("INCRBYFLOAT", "f", "10.5") == b"10.5"
-    assert client("SETRANGE", "k", 1, "A") == 6
-    assert client("GETRANGE", "k", 0, 2) == b"vAl"
-    assert client("MSET", "a", 1, "b", 2) == OK
-    assert client("MGET", "a", "none", "b") == [b"1", None, b"2"]
-    assert client("INCRBY", "big", 2**63 - 1) == 2**63 - 1
-    assert client("INCR", "big") == Error(b"ERR increment or decrement would overflow")
-
-
 def test_nils_of_resp2(client):
     assert client("GET", "none") is None
     assert client("EVAL", "return false", 0) is None
@@ -46,60 +31,6 @@ def test_binary_values_and_keys(client):
     for value in (every_byte, protocol_in_disguise, b"\r\n", b"\n", b"\0", b"$-1\r\n"):
         assert client("SET", value, value) == OK
         assert client("GET", value) == value
-
-
-def test_hashes(client):
-    assert client("HSET", "h", "a", 1, "b", 2) == 2
-    assert client("HGETALL", "h") == [b"a", b"1", b"b", b"2"]
-    assert client("HMGET", "h", "a", "none") == [b"1", None]
-    assert client("HINCRBY", "h", "a", 41) == 42
-    assert client("HDEL", "h", "a", "b") == 2
-    assert client("EXISTS", "h") == 0
-
-
-def test_lists(client):
-    assert client("RPUSH", "l", *range(5)) == 5
-    assert client("LRANGE", "l", 1, 2) == [b"1", b"2"]
-    assert client("LPOP", "l", 2) == [b"0", b"1"]
-    assert client("LMPOP", 1, "l", "RIGHT", "COUNT", 2) == [b"l", [b"4", b"3"]]
-    assert client("LPOP", "none") is None
-    assert client("LPOP", "none", 1) is NIL_ARRAY
-
-
-def test_sets(client):
-    assert client("SADD", "s", "a", "b", "c") == 3
-    assert sorted(client("SMEMBERS", "s")) == [b"a", b"b", b"c"]
-    assert client("SMISMEMBER", "s", "a", "z") == [1, 0]
-    assert client("SSCAN", "s", 0)[0] == b"0"
-
-
-def test_sorted_sets(client):
-    assert client("ZADD", "z", "1.5", "a", "-inf", "b") == 2
-    assert client("ZRANGE", "z", 0, -1, "WITHSCORES") == [b"b", b"-inf", b"a", b"1.5"]
-    assert client("ZPOPMIN", "z") == [b"b", b"-inf"]
-    assert client("ZSCORE", "z", "a") == b"1.5"
-
-
-def test_streams(client):
-    assert client("XADD", "x", "1-1", "f", "v") == b"1-1"
-    assert client("XREAD", "STREAMS", "x", 0) == [[b"x", [[b"1-1", [b"f", b"v"]]]]]
-    assert client("XGROUP", "CREATE", "x", "g", 0) == OK
-    assert client("XREADGROUP", "GROUP", "g", "c", "STREAMS", "x", ">") == [[b"x", [[b"1-1", [b"f", b"v"]]]]]
-    assert client("XACK", "x", "g", "1-1") == 1
-    assert client("XREAD", "STREAMS", "x", "1-1") is NIL_ARRAY
-
-
-def test_the_other_types(client):
-    assert client("SETBIT", "bits", 7, 1) == 0
-    assert client("BITFIELD", "bits", "GET", "u8", 0, "OVERFLOW", "FAIL", "INCRBY", "u8", 0, 255) == [1, None]
-    assert client("PFADD", "hll", "a", "b") == 1
-    assert client("PFCOUNT", "hll") == 2
-    assert client("GEOADD", "g", "13.361389", "38.115556", "Palermo") == 1
-    assert client("GEOPOS", "g", "Palermo", "none")[1] is NIL_ARRAY
-    assert client("TYPE", "hll") == Status(b"string")
-    dumped = client("DUMP", "bits")
-    assert client("RESTORE", "copy", 0, dumped) == OK
-    assert client("GET", "copy") == b"\x01"
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 16383, 16384, 65535, 65536, MEBIBYTE + 1])
