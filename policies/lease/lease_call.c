@@ -178,9 +178,11 @@ static void add_renewal(struct lease_call *call, const struct lease *lease)
         add_score(call, lease->score.value);
         add_number(call, lease_ms);
     } else {
+        /* The last renewal before the process ends is for those, too, that somebody else has extended. */
+        int64_t above_us = call->worker->last_round ? LEASE_MS_MAX * 1000 : lease->vague_us;
         add_number(call, lease_ms);
-        add_number(call, to_ms(lease->expires_us + lease->vague_us / 2 - call->sent_us));
-        add_number(call, to_ms(slack_us(lease) + lease->vague_us / 2));
+        add_number(call, to_ms(lease->expires_us + above_us / 2 - call->sent_us));
+        add_number(call, to_ms(slack_us(lease) + above_us / 2));
     }
 }
 
@@ -520,6 +522,11 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
         lease_end(call->worker, lease,
                   reply->integers[0] == 0 ? lease_reason_without_owner(call->worker, lease) : LEASE_REASON_OWNER_GONE);
         break;
+    }
+    bool is_given = call->operation != LEASE_OPERATION_CHECK && reply->integers[0] == CODE_DONE;
+    if (call->worker->last_round && lease->state == LEASE_HELD && reply->integers[0] >= CODE_DONE && !is_given) {
+        /* It is to have a whole lease when the process ends. */
+        look_again(lease, lease_now(call->worker));
     }
 }
 
