@@ -11,7 +11,6 @@ from harness.resp import OK, QUEUED, Closed, Error, wait_for
 # still for as long as tests wait for anything.
 LEASE_MS = 30_000
 LEASE = LEASE_MS / 1000
-RENEW = "1/100"
 # Who may not be renewed had three occasions by then.
 LONG = 0.03 * LEASE + 0.1
 
@@ -32,7 +31,7 @@ STATES = {"held", "releasing", "unhealed", "ownerless", "checking", "self", "max
 
 def rule(name="a", **options):
     """A rule as text: for keys that begin with lock:, with an owner that is gone at once. None leaves an option out."""
-    options = {"keys": "lock:*", "grace": 0, "renew": RENEW, **options}
+    options = {"keys": "lock:*", "grace": 0, "renew": "1/100", **options}
     lines = [f"{option} = {value}" for option, value in options.items() if value is not None]
     return "\n".join([f"[lease:{name}]", *lines]) + "\n"
 
