@@ -51,6 +51,7 @@ struct pause {
     int64_t until_us;
     uint32_t generation;
     bool is_draining; /* the process ends: nobody is held any more */
+    bool is_changed;  /* since the last tick: who is held is asked about again at the next one */
     LIST_HEAD(, held) held;
     size_t held_count;
     struct admin_query *questions[QUESTIONS_MAX]; /* that are answered when all workers have followed */
@@ -168,17 +169,6 @@ static void pause_reply(void *instance, const struct policy_reply *reply)
 
 /* ---- following ---- */
 
-/* Each is asked about again, which takes it off the list, at the end of the loop iteration. */
-static void ask_again(struct pause *pause)
-{
-    struct held *held;
-
-    LIST_FOREACH(held, &pause->held, of_pause)
-    {
-        pause->host->resume(pause->host->context, held->holder);
-    }
-}
-
 static void set_scope(struct pause *pause, enum pause_scope scope, int64_t until_us)
 {
     enum pause_scope before = pause->scope;
@@ -188,7 +178,7 @@ static void set_scope(struct pause *pause, enum pause_scope scope, int64_t until
     if (pause->scope != before) {
         pause->host->reconsider(pause->host->context);
     }
-    ask_again(pause);
+    pause->is_changed = true;
 }
 
 static void follow(struct pause *pause)
@@ -226,7 +216,16 @@ static void answer_questions(struct pause *pause)
 static void pause_tick(void *instance, int64_t now_us)
 {
     struct pause *pause = instance;
+    struct held *held;
 
+    /* A tick behind the order: a connection of which Redis has let go before it has been read from by then. */
+    LIST_FOREACH(held, &pause->held, of_pause)
+    {
+        if (pause->is_changed) {
+            pause->host->resume(pause->host->context, held->holder);
+        }
+    }
+    pause->is_changed = false;
     follow(pause);
     if (pause->scope != PAUSE_NONE && now_us >= pause->until_us) {
         if (pause->host->worker == 0) {

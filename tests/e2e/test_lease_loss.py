@@ -249,17 +249,17 @@ def test_redis_comes_back_empty(redis, make_headgate, pool, pause):
 
 def test_redis_comes_back_as_it_was_before(make_shared, redis):
     """From a file that is older than a renewal, and than a time to live: who has the locks has them still."""
-    headgate = make_shared(rule(ttl="8s"))
+    headgate = make_shared(rule(ttl="8s", renew=None))
     client, direct = headgate.connect(), redis.connect()
     take(client, "lock:a", ms=8000)
     assert client("SETNX", "lock:endless", "t") == 1
     assert direct("SAVE") == OK
     await_counter(headgate, "healed_total", 1)
-    wait_for(lambda: lease_of(headgate, "lock:a")["renewals"] == "1", what="a renewal")
+    wait_for(lambda: int(lease_of(headgate, "lock:a")["renewals"]) > 0, what="a renewal")
     redis.kill()
     redis.start()
     await_counter(headgate, "healed_total", 2)
-    wait_for(lambda: losses(headgate) or lease_of(headgate, "lock:a")["renewals"] == "2", what="another one")
+    wait_for(lambda: losses(headgate) or int(lease_of(headgate, "lock:a")["renewals"]) > 1, what="another one")
     assert keys_of(headgate) == {"lock:a", "lock:endless"} and not losses(headgate)
 
 

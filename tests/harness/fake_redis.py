@@ -11,7 +11,7 @@ import socket
 import threading
 
 from harness import tls
-from harness.resp import SOCKET_TIMEOUT, bulk, to_bytes, wait_for
+from harness.resp import RECEIVE_SIZE, SOCKET_TIMEOUT, bulk, to_bytes, wait_for
 
 SERVER_FIELDS = [("server", "redis"), ("version", "7.0.15"), ("proto", None), ("id", None), ("mode", "standalone")]
 INFO = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\ntcp_port:6379\r\nrole:master\r\nloading:0\r\n"
@@ -88,7 +88,7 @@ class Lane:
         try:
             if self.fake.context:
                 self.socket.do_handshake()
-            while data := self.socket.recv(1 << 20):
+            while data := self.socket.recv(RECEIVE_SIZE):
                 self.received += len(data)
                 self.buffer += data
                 self._take_commands()

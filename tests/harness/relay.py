@@ -7,7 +7,7 @@ import threading
 import time
 
 from harness.fake_redis import parse_command
-from harness.resp import wait_for
+from harness.resp import RECEIVE_SIZE, wait_for
 
 FLUSH = re.compile(
     rb"\*\d+\r\n\$7\r\nEVALSHA\r\n\$40\r\n(?P<sha>\w+)\r\n\$\d+\r\n\d+\r\n\$\d+\r\n\S+_flushed_by_\w+\r\n", re.I
@@ -69,7 +69,7 @@ class Relay:
         deaf = threading.Event()
         threading.Thread(target=self._replies, args=(redis, lane, deaf), daemon=True).start()
         try:
-            while data := lane.recv(1 << 20):
+            while data := lane.recv(RECEIVE_SIZE):
                 time.sleep(self.delay)
                 if not self._pass_on(data, redis, deaf):
                     break
@@ -82,7 +82,7 @@ class Relay:
 
     def _replies(self, redis, lane, deaf):
         try:
-            while data := redis.recv(1 << 20):
+            while data := redis.recv(RECEIVE_SIZE):
                 time.sleep(self.delay)
                 if not deaf.is_set():
                     lane.sendall(data)

@@ -11,6 +11,8 @@ import threading
 import time
 
 SOCKET_TIMEOUT = 30.0
+# More would be mapped, and unmapped again, for each answer.
+RECEIVE_SIZE = 1 << 16
 CRLF = b"\r\n"
 
 
@@ -154,7 +156,7 @@ class Client:
 
     def _fill(self):
         try:
-            data = self.socket.recv(1 << 20)
+            data = self.socket.recv(RECEIVE_SIZE)
         except ConnectionResetError:
             data = b""
         if not data:

@@ -11,9 +11,8 @@ import subprocess
 import threading
 
 from harness.certificates import certificates
-from harness.resp import Client, Closed
+from harness.resp import RECEIVE_SIZE, Client, Closed
 
-RECEIVE_SIZE = 1 << 18
 # "tls": all servers and clients of the harness speak TLS, and the tests need not know. Tests may set it for themselves.
 TRANSPORT = os.environ.get("HEADGATE_TRANSPORT", "plain")
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
