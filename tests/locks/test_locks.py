@@ -9,13 +9,14 @@ from harness.admin import stats
 from harness.resp import wait_for
 from libraries import LIBRARIES, UNKNOWN
 
-POOLS = ("shared", "session")
 THOROUGH = [library for library in LIBRARIES if not library.brief]
 # One or two of each program, and of each kind of lock.
 SOME = {
     "redis-py", "book-semaphore", "node-redlock-5", "redis-semaphore-semaphore", "redsync", "redislock", "laravel",
     "symfony", "redisson-4.7.0-lock", "redisson-4.7.0-permit",
 }
+PLACES = [(library, "shared") for library in LIBRARIES]
+PLACES += [(library, "session") for library in LIBRARIES if library.name in SOME]
 LOST = ("gone", "taken", "persisted", "shortened", "type", "unreachable")
 
 
@@ -60,8 +61,7 @@ def test_without_headgate_it_stays_for_ever(library):
         lab.assert_for(2, lambda: lab.left() == -1, "it has a time to live")
 
 
-@pytest.mark.parametrize("pool", POOLS)
-@libraries(LIBRARIES)
+@pytest.mark.parametrize(("library", "pool"), PLACES, ids=lambda part: getattr(part, "name", part))
 def test_it_is_kept_until_it_is_released(library, pool):
     with Laboratory(library, pool) as lab:
         assert lab.acquire()
@@ -80,7 +80,6 @@ def test_it_is_kept_until_it_is_released(library, pool):
         wait_for(lab.holder, PATIENCE, "the lock to have a holder")
 
 
-@pytest.mark.parametrize("pool", POOLS)
 @libraries(UNKNOWN)
 def test_what_headgate_does_not_know_works_as_without_it(library, pool):
     with Laboratory(library, pool) as lab:
