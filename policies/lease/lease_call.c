@@ -269,7 +269,7 @@ static void fail(struct lease_worker *worker, struct lease *lease)
     lease->failures++;
     lease->reason = LEASE_REASON_FAILED;
     lease_count(worker, LEASE_COUNTER_FAILURES);
-    if (lease->state != LEASE_UNHEALED && lease->lease_us > 0 && now >= lease->expires_us) {
+    if (lease->state != LEASE_UNHEALED && lease->lease_us > 0 && now >= lease->expires_us + lease->vague_us) {
         lease_end(worker, lease, LEASE_REASON_UNREACHABLE);
         return;
     }
@@ -314,7 +314,6 @@ static void hold(const struct lease_call *call, const struct policy_script_reply
 
     lease->expires_us = call->sent_us + life_us;
     lease->vague_us = lease_now(call->worker) - call->sent_us;
-    lease->proved_us = call->sent_us;
     lease->proved_over_us = reply->since_us;
     lease->lease_us = lease->lease_us > 0 ? lease->lease_us : life_us;
 }
@@ -361,11 +360,9 @@ static void take_end(const struct lease_call *call, const struct policy_script_r
 
 static void defer(const struct lease_call *call, const struct policy_script_reply *reply)
 {
-    struct lease *lease = call->lease;
-
     take_end(call, reply);
-    lease->deferrals++;
-    lease->reason = LEASE_REASON_DEFERRED;
+    call->lease->deferrals++;
+    call->lease->reason = LEASE_REASON_DEFERRED;
     lease_count(call->worker, LEASE_COUNTER_DEFERRED);
 }
 
@@ -397,7 +394,7 @@ static bool is_only_late(const struct lease_call *call, const struct policy_scri
  * or where that it was given one has not arrived. */
 static bool is_unhealed(const struct lease *lease, const struct policy_script_reply *reply)
 {
-    bool may_be = lease->kind == LEASE_STRING && (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL);
+    bool may_be = lease->was_endless && (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL);
 
     return reply->integers[0] == CODE_PERSISTED && (lease->lease_us == 0 || (may_be && !is_of_same_run(lease, reply)));
 }

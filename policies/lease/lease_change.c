@@ -26,7 +26,7 @@ void lease_expect(const struct effect *effect, struct lease *lease)
 {
     lease->expires_us = effect->request->sent_us + effect->request->lease_us;
     lease->vague_us = effect->now_us - effect->request->sent_us;
-    lease->proved_us = effect->request->sent_us;
+    lease->proved_us = effect->now_us;
     lease->proved_over_us = 0;
 }
 

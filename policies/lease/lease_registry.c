@@ -422,6 +422,7 @@ static void disown(struct lease_registry *registry, struct lease *lease)
 void lease_move(struct lease *lease, enum lease_state state)
 {
     lease->state = state;
+    lease->was_endless = lease->was_endless || state == LEASE_UNHEALED;
     lease->retry_us = 0;
     lease->after_release = lease->after_release && state == LEASE_DOUBTFUL;
 }

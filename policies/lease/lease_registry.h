@@ -132,6 +132,7 @@ struct lease {
     bool rank_asked;    /* of a trial: its owner has asked for its rank, … */
     uint32_t rank;      /* … which was this */
     bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
+    bool was_endless;   /* it was taken without a time to live, and may have none again behind a failover */
     size_t worker;      /* which of them watches it */
     uint64_t client;    /* the connection that took it; 0: nobody knows which of two */
     uint64_t sequence;  /* of the request that took it */
@@ -144,7 +145,7 @@ struct lease {
     int64_t acquired_us;
     int64_t expires_us;     /* not before this, if nobody has touched it, … */
     int64_t vague_us;       /* … but so much later perhaps */
-    int64_t proved_us;      /* when Redis was asked what has told that, … */
+    int64_t proved_us;      /* when Redis has told that, … */
     int64_t proved_over_us; /* … over the connection that was there since then; 0: over the owner's, or there is none */
     int64_t retry_us;       /* after a failure: when to try again; else 0 */
     int64_t called_us;      /* when a script for it was sent last; 0: never */

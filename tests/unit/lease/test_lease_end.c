@@ -110,12 +110,16 @@ Test(lease_end, a_time_to_live_that_another_run_tells_is_not_shortened)
         {REDISSON_LOCK "job 30000 t1", "$-1\r\n", "lease_renew_hash job / t1", "-3 5000", "lease_renew_hash job / t1"},
         {REDLOCK_ACQUIRE "a b t1 30000", ":2\r\n", "lease_renew_string a b / t1", "-3 5000",
          "lease_renew_string a b / t1"},
-        {"SET job t1 NX PX 30000", "+OK\r\n", "lease_renew_string job / t1", "-2 -1", "lease_heal job / t1"},
+        {"SETNX job t1", ":1\r\n", "lease_renew_string job / t1", "-2 -1", "lease_heal job / t1"},
     };
 
     for (size_t i = 0; i < 2 * sizeof kinds / sizeof kinds[0]; i++) {
         struct fake_host *host = lease_host_new(RULES, 1);
         fake_ask(fake_join(host, 0, "10.0.0.1", "app"), kinds[i / 2].asked, kinds[i / 2].reply);
+        if (strncmp(kinds[i / 2].asked, "SETNX", 5) == 0) {
+            assert_call(host, "lease_heal job / t1");
+            fake_answer(host, "1 30000");
+        }
         for (int renewals = 0; renewals < 3; renewals++) {
             assert_call(host, kinds[i / 2].call);
             host->since_us = host->now_us;
@@ -129,6 +133,23 @@ Test(lease_end, a_time_to_live_that_another_run_tells_is_not_shortened)
         host->since_us = i % 2 == 0 ? host->since_us : 1;
         fake_answer(host, kinds[i / 2].answer);
         cr_assert(lease_host_lists(host, i % 2 == 0 ? NULL : "key="));
+        lease_host_free(host);
+    }
+}
+
+/* Nothing but somebody's PERSIST makes endless what never was; and the request itself may have opened the connection.
+ */
+Test(lease_end, what_others_do_behind_no_other_run_is_a_loss)
+{
+    static const char *const answers[] = {"-2 -1", "-2 -1", "-3 5000"};
+
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct fake_host *host = lease_host_new(RULES, 1);
+        fake_ask(fake_join(host, 0, "10.0.0.1", "app"), "SET job t1 NX PX 30000", "+OK\r\n");
+        host->since_us = i == 0 ? host->now_us + 1 : host->now_us - 1;
+        assert_call(host, "lease_renew_string job / t1");
+        fake_answer(host, answers[i]);
+        cr_assert(lease_host_lists(host, NULL));
         lease_host_free(host);
     }
 }
