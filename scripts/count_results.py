@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the tests in JUnit files, as ctest and pytest write them, and prints "PASSED FAILED"; with --tell which tests took
+"""Counts the tests in JUnit files, as ctest and pytest write them, and prints "PASSED FAILED"; with --tell FOLDER which tests took
 longest, and how each that failed is run alone. A file has the name of its stage.
 
 A CTest test that is a Criterion binary counts as the tests inside it, which Criterion sums up in its output. A test
@@ -32,8 +32,8 @@ def name_of(case):
     return f"{folder.replace('.', '/')}/{name}.py::{case.get('name')}" if folder.startswith("tests") else case.get("name") or name
 
 
-def tell(paths):
-    cases = [(case, pathlib.Path(path).stem) for path in paths for case in xml.etree.ElementTree.parse(path).iter("testcase")]
+def tell(folder):
+    cases = [(case, path.stem) for path in folder.glob("*.xml") for case in xml.etree.ElementTree.parse(path).iter("testcase")]
     print("the slowest:")
     for case, stage in sorted(cases, key=lambda found: -float(found[0].get("time") or 0))[:SLOWEST]:
         print(f"{float(case.get('time') or 0):6.1f} s  {stage:10} {name_of(case)}")
@@ -58,4 +58,4 @@ def main(paths):
 
 
 if __name__ == "__main__":
-    tell(sys.argv[2:]) if sys.argv[1] == "--tell" else main(sys.argv[1:])
+    tell(pathlib.Path(sys.argv[2])) if sys.argv[1] == "--tell" else main(sys.argv[1:])

@@ -34,7 +34,7 @@ def named_in(path):
 PINNED = named_in(HERE / "pinned.txt")
 # Tests for scripts/soak, which sets SOAKS: the starts of their names.
 SOAKED = tuple(line.partition("#")[0].strip() for line in (HERE / "soak.txt").read_text().splitlines() if line.partition("#")[0].strip())
-SOAKS = "HEADGATE_SOAK" in os.environ
+SOAKS = os.environ.get("HEADGATE_SOAK") == "1"
 LONGEST = {path: rank for rank, path in enumerate(named_in(HERE / "longest.txt"))}
 
 
@@ -47,8 +47,9 @@ def pytest_configure(config):
 
 def pytest_generate_tests(metafunc):
     """A target is Redis itself, which proves the expectation right, and Headgate with pool = shared. The files of
-    tests/pinned.txt run with pool = session, too."""
-    pools = ["shared", "session"] if pathlib.Path(metafunc.module.__file__) in PINNED else ["shared"]
+    tests/pinned.txt run with pool = session, too. By TLS only that is run which differs by it."""
+    is_pinned = pathlib.Path(metafunc.module.__file__) in PINNED and TRANSPORT != "tls"
+    pools = ["shared", "session"] if is_pinned else ["shared"]
     given = str([mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")])
     if "shared_target" in metafunc.fixturenames and "shared_target" not in given:
         direct = [] if TRANSPORT == "tls" else ["direct"]

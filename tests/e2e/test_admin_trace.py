@@ -1,6 +1,7 @@
 """TRACE, MONITOR and TOP on the admin port."""
 
 import contextlib
+import itertools
 import signal
 import socket
 import threading
@@ -254,18 +255,19 @@ def test_redis_goes_away(make, redis):
     assert lines[0]["op"] == "blpop" and lines[0]["verdict"] in ("lost", "left")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("x",), ("FOR",), ("FOR", "0"), ("FOR", "301"), ("COUNT", "0"), ("COUNT",), ("SAMPLE",), ("SAMPLE", "0/1"), ("SAMPLE", "1/0")]
-    + [("SAMPLE", "0%"), ("SAMPLE", "101%"), ("SAMPLE", "x%"), ("SAMPLE", "."), ("SAMPLE", "1.1.1%"), ("SAMPLE", "nan%"), ("SAMPLE", "%")]
-    + [("nme=x",), ("redis=x",), ("op>x",), ("\r\n+OK\r\n=1",), ("op=get",) * 13, ("KEYS", "KEY"), ("SAMPLE", "1/99999999999")],
-)
-@pytest.mark.parametrize("verb", ["TRACE", "MONITOR"])
-def test_what_is_no_trace(make_shared, verb, words):
+NO_TRACES = [
+    *[("x",), ("FOR",), ("FOR", "0"), ("FOR", "301"), ("COUNT", "0"), ("COUNT",), ("SAMPLE",), ("SAMPLE", "0/1"), ("SAMPLE", "1/0")],
+    *[("SAMPLE", "0%"), ("SAMPLE", "101%"), ("SAMPLE", "x%"), ("SAMPLE", "."), ("SAMPLE", "1.1.1%"), ("SAMPLE", "nan%"), ("SAMPLE", "%")],
+    *[("nme=x",), ("redis=x",), ("op>x",), ("\r\n+OK\r\n=1",), ("op=get",) * 13, ("KEYS", "KEY"), ("SAMPLE", "1/99999999999")],
+]
+
+
+def test_what_is_no_trace(make_shared):
     headgate = make_shared("", threads=2)
-    with headgate.admin() as admin:
-        assert isinstance(admin(verb, *words), Error)
-        assert admin("PING") == PONG, "one answer, and no more"
+    for verb, words in itertools.product(("TRACE", "MONITOR"), NO_TRACES):
+        with headgate.admin() as admin:
+            assert isinstance(admin(verb, *words), Error), (verb, words)
+            assert admin("PING") == PONG, "one answer, and no more"
     assert traces(headgate) == 0
 
 

@@ -41,7 +41,7 @@ def assert_nothing_was_lost(lab):
     assert {reason: counters[f"lease_lost_{reason}_total"] for reason in LOST} == dict.fromkeys(LOST, 0)
 
 
-@libraries(THOROUGH, lambda library: not library.renews and not library.heals)
+@libraries(THOROUGH, lambda library: library.name in SOME)
 def test_without_headgate_it_is_lost(library):
     """The control: what the other tests find is Headgate's doing."""
     with Laboratory(library, "direct") as lab:
@@ -172,7 +172,7 @@ def test_it_goes_from_one_program_to_the_other(library):
         assert_counted(lab, 2, 1)
 
 
-@libraries(THOROUGH, lambda library: not library.renews)
+@libraries(THOROUGH, lambda library: library.name in SOME)
 def test_it_is_released_for_an_owner_that_was_killed(library):
     """Long before its lease is over."""
     library = dataclasses.replace(library, lease=60_000)
@@ -185,7 +185,7 @@ def test_it_is_released_for_an_owner_that_was_killed(library):
         lab.await_no_leases()
 
 
-@libraries(THOROUGH)
+@libraries(THOROUGH, lambda library: library.name in SOME)
 def test_it_ends_when_its_owner_hangs(library):
     with Laboratory(library, "shared", max_hold=f"{3 * library.lease}ms") as lab:
         assert lab.acquire()

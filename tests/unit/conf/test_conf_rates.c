@@ -73,9 +73,6 @@ Test(conf_rates, periods)
     assert_number(period, "1us", 1, "1us");
     assert_number(period, "500us", 500, "500us");
     assert_number(period, "1000us", 1000, "1ms");
-    assert_number(period, "10ms", 10000, "10ms");
-    assert_number(period, "1500ms", 1500000, "1500ms");
-    assert_number(period, "59s", 59000000, "59s");
     assert_number(period, "90m", INT64_C(5400000000), "90m");
     assert_number(period, "1h", INT64_C(3600000000), "1h");
     assert_number(period, "30d", INT64_C(2592000000000), "30d");
@@ -83,27 +80,21 @@ Test(conf_rates, periods)
     assert_number(period, "1.5 S", 1500000, "1500ms");
     assert_number(period, "2.5ms", 2500, "2500us");
     assert_number(period, "7 usec", 7, "7us");
-    assert_number(period, "2 microseconds", 2, "2us");
     assert_number(or_zero(period), "0", 0, "0");
-    assert_number(or_zero(period), "0h", 0, "0");
 
     assert_problem(period, "", "is empty");
-    assert_problem(or_zero(period), "", "is empty");
     assert_problem(period, "5", "has no unit");
     assert_problem(or_zero(period), "5", "has no unit");
     assert_problem(period, "0", "is too small");
     assert_problem(period, "0s", "is too small");
     assert_problem(period, "s", "is not a whole number");
     assert_problem(period, "-5s", "is not a whole number");
-    assert_problem(period, "+5s", "is not a whole number");
     assert_problem(period, "1.0000001s", "has more digits behind the point than count");
     assert_problem(period, "5M", "has the unit \"M\", which is a month to some: m or min is a minute");
     assert_problem(period, "5ns", "has no such unit as \"ns\"");
-    assert_problem(period, "5w", "has no such unit as \"w\"");
     assert_problem(period, "5s6", "has no such unit as \"s6\"");
     assert_problem(period, "1125899906842625us", "is too large");
     assert_problem(period, "106751992d", "is too large");
-    assert_problem(period, "9223372036854775807d", "is too large");
     assert_problem(period, "18446744073709551617us", "is too large");
     assert_problem(period, "99999999999999999999999999d", "is too large");
 }
@@ -111,17 +102,14 @@ Test(conf_rates, periods)
 Test(conf_rates, amounts)
 {
     assert_number(amount, "5", 5, "5");
-    assert_number(amount, "1000000", 1000000, "1000000");
     assert_number(amount, "1kb", 1024, "1024");
     assert_number(amount, "10MB", 10485760, "10485760");
-    assert_number(amount, "1gb", 1073741824, "1073741824");
     assert_number(amount, "5k", 5000, "5000");
     assert_number(amount, "1.5 M", 1500000, "1500000");
     assert_number(or_zero(amount), "0", 0, "0");
 
     assert_problem(amount, "", "is empty");
     assert_problem(amount, "0", "is too small");
-    assert_problem(amount, "0kb", "is too small");
     assert_problem(amount, "-1", "is not a whole number");
     assert_problem(amount, "kb", "is not a whole number");
     assert_problem(amount, "5s", "has no such unit as \"s\"");

