@@ -97,9 +97,15 @@ def open_page(browser, headgate):
     wait_for(lambda: tile(browser, "Median") not in ("", "–"), what="figures")
 
 
+# By one script each: elements that were found may be others when they are asked, as the page makes them anew.
+TILE = """
+const found = [...document.querySelectorAll(".tile")].find((one) => one.innerText.startsWith(arguments[0]));
+return found ? found.querySelector(".value").innerText : "";
+"""
+
+
 def tile(browser, name):
-    found = [one for one in browser.find_elements(By.CLASS_NAME, "tile") if one.text.startswith(name)]
-    return found[0].find_element(By.CLASS_NAME, "value").text if found else ""
+    return browser.execute_script(TILE, name)
 
 
 def text(browser, selector):
@@ -125,7 +131,7 @@ def test_shows_what_is_so(page, busy):
     wait_for(lambda: tile(page, "Errors") not in ("–", "0 /s"), what="errors")
     assert text(page, "#state") == "ready"
     for operation in ("get", "incr", "eval"):
-        assert page.find_elements(By.CSS_SELECTOR, f"[data-operation='{operation}']")
+        wait_for(lambda: page.find_elements(By.CSS_SELECTOR, f"[data-operation='{operation}']"), what=operation)
     limits = text(page, "#limits-table")
     assert "few" in limits and "name:<b>greedy</b>" in limits and "min" in limits
     assert "held" in text(page, "#leases-table")
@@ -189,8 +195,7 @@ def test_by_keyboard(page):
     body = page.find_element(By.TAG_NAME, "body")
     body.send_keys(Keys.TAB)
     assert page.switch_to.active_element.text == "To the figures"
-    pick = page.find_element(By.CSS_SELECTOR, "[data-operation='get']")
-    page.execute_script("arguments[0].focus()", pick)
+    page.execute_script("document.querySelector(\"[data-operation='get']\").focus()")
     page.switch_to.active_element.send_keys(Keys.ENTER)
     wait_for(lambda: page.find_element(By.ID, "operation").get_attribute("value") == "get", what="the choice")
     # What is in focus stays so when figures come.
@@ -204,7 +209,7 @@ def test_by_keyboard(page):
 
 def test_filter(page):
     page.find_element(By.ID, "filter").send_keys("inc")
-    names = [one.get_attribute("data-operation") for one in page.find_elements(By.CSS_SELECTOR, "#operations-table .pick")]
+    names = page.execute_script("return [...document.querySelectorAll('#operations-table .pick')].map((one) => one.dataset.operation)")
     assert names and all("inc" in name for name in names)
     page.find_element(By.ID, "filter").send_keys("no such")
     assert "No operation" in text(page, "#operations-table")
@@ -286,14 +291,14 @@ def test_several_servers(browser, make_headgate, make_redis, size):
             if shown:
                 assert sorted((line[0], line[-1]) for line in lines) == list(zip(shown, ("cache", "queue"), strict=True))
         for name in ("cache get", "queue get"):
-            assert browser.find_elements(By.CSS_SELECTOR, f"[data-operation='{name}']")
+            wait_for(lambda: browser.find_elements(By.CSS_SELECTOR, f"[data-operation='{name}']"), what=name)
         assert "server" not in text(browser, "#operations-table thead")
         assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
         assert complaints(browser) == []
         killing.set()
         servers["queue"].kill()
         wait_for(lambda: text(browser, "#state") == "Redis cannot be reached: queue", what="the outage to be shown")
-        assert [line[2] for line in browser.execute_script(rows, "#servers-table")] == ["up", "away"]
+        wait_for(lambda: [line[2] for line in browser.execute_script(rows, "#servers-table")] == ["up", "away"], what="who is away")
     finally:
         stopping.set()
         player.join()

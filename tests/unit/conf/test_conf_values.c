@@ -26,12 +26,10 @@ Test(conf, integers)
 Test(conf, sizes)
 {
     cr_assert_eq(load_number("max_request", "1024"), 1024);
-    cr_assert_eq(load_number("max_request", "64kb"), 65536);
     cr_assert_eq(load_number("max_request", "3Mb"), 3 << 20);
     cr_assert_eq(load_number("max_request", "4gB"), INT64_C(4) << 30);
     cr_assert_eq(load_number("client_output_limit", "0"), 0);
     assert_refused("max_request", "0", "is too small; expected a size from 1kb to 4gb, in bytes or with kb, mb or gb");
-    assert_refused("max_request", "1023", "is too small");
     assert_refused("max_request", "9223372036854775807gb", "is too large");
     assert_refused("max_request", "64 k b", "has no such unit as \"k b\"");
     assert_refused("max_request", "64t", "has no such unit as \"t\"");
@@ -45,7 +43,6 @@ Test(conf, times)
     cr_assert_eq(load_number("client_idle_timeout", "365d"), INT64_C(365) * 86400000);
     cr_assert_eq(load_number("client_idle_timeout", "0"), 0);
     assert_refused("client_idle_timeout", "30", "has no unit; expected a time from 1ms to 365d, or 0 (never)");
-    assert_refused("client_idle_timeout", "30us", "has no such unit as \"us\"");
     assert_refused("client_idle_timeout", "1h30m", "has no such unit as \"h30m\"");
     assert_refused("connect_timeout", "0", "is too small");
     assert_refused("tcp_keepalive", "999ms", "is too small");
@@ -54,11 +51,9 @@ Test(conf, times)
 Test(conf, modes)
 {
     cr_assert_eq(load_number("unix_socket_mode", "0770"), 0770);
-    cr_assert_eq(load_number("unix_socket_mode", "666"), 0666);
     cr_assert_eq(load_number("unix_socket_mode", "0"), 0);
     assert_refused("unix_socket_mode", "0788", "is not an octal number; expected an octal mode from 0000 to 0777");
     assert_refused("unix_socket_mode", "1777", "is too large");
-    assert_refused("unix_socket_mode", "rwx", "is not an octal number");
 }
 
 Test(conf, words)
