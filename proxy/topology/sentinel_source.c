@@ -139,14 +139,14 @@ static void on_answer(void *context, const redisReply *reply)
 
     if (is_nobody(reply)) {
         take_nobody(source);
-    } else if (reply->type == REDIS_REPLY_ERROR) {
-        take_error(source, reply->str);
-        return;
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
                place_take(reply->element[0], reply->element[1], &place)) {
-        take_place(source, &place);
+        /* What was announced since it was asked is later than what it answers. */
+        if (!source->ask_again) {
+            take_place(source, &place);
+        }
     } else {
-        take_error(source, "what is no address");
+        take_error(source, reply->type == REDIS_REPLY_ERROR ? reply->str : "what is no address");
         return;
     }
     if (source->ask_again) {

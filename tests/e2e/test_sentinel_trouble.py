@@ -71,6 +71,21 @@ def await_error(headgate, words):
 # ---- what one of them says ----
 
 
+def test_an_answer_from_before_the_switch_changes_nothing(make_sentinel, servers, make_headgate):
+    """A sentinel answers on one connection and announces on another: what comes first was not said first."""
+    sentinel = make_sentinel(servers[0])
+    headgate = make_headgate(url_of([sentinel]), sentinel_check="100ms", sentinel_timeout="1m")
+    await_who(headgate, 0)
+    sentinel.is_slow = True
+    wait_for(lambda: sentinel.waiting, what="a question")
+    before = sentinel.word()
+    sentinel.switches_to(servers[1])
+    await_who(headgate, 1)
+    sentinel.answer_at_last(before)
+    await_asked([sentinel])
+    assert stats(headgate)["topology_changes_total"] == "1"
+
+
 def test_a_liar_is_overruled(sentinels, servers, make_headgate, pool):
     sentinels[0].says(servers[1])
     headgate = make_headgate(url_of(sentinels), pool=pool, **OFTEN)

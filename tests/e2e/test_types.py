@@ -6,7 +6,7 @@ import random
 import pytest
 
 from harness.resp import (
-    NIL_ARRAY, NULL, OK, Attribute, BigNumber, Double, Error, Map, Push, Set, Status, Verbatim, encode, same,
+    NULL, OK, Attribute, BigNumber, Double, Error, Map, Push, Set, Verbatim, encode, same,
 )
 
 MEBIBYTE = 1 << 20
@@ -14,15 +14,6 @@ MEBIBYTE = 1 << 20
 
 def random_bytes(count, seed=1):
     return random.Random(seed).randbytes(count)
-
-
-def test_nils_of_resp2(client):
-    assert client("GET", "none") is None
-    assert client("EVAL", "return false", 0) is None
-    assert client("BLPOP", "none", "0.01") is NIL_ARRAY
-    assert client("LRANGE", "none", 0, -1) == []
-    assert client("SET", "empty", "") == OK
-    assert client("GET", "empty") == b""
 
 
 def test_binary_values_and_keys(client):

@@ -22,13 +22,13 @@ class FakeSentinel(FakeRedis):
         self.asked = 0
         self.answers.update(SENTINEL=self._sentinel, SUBSCRIBE=self._subscribe)
 
-    def answer_at_last(self):
-        """Those who were kept waiting while it was slow."""
+    def answer_at_last(self, word=None):
+        """Those who were kept waiting while it was slow. word: what it would have said then."""
         self.is_slow = False
         for lane in self.waiting:
-            lane.send(self._word())
+            lane.send(word or self.word())
 
-    def _word(self):
+    def word(self):
         return NOBODY if self.place is None else b"*2\r\n" + bulk(self.place[0]) + bulk(self.place[1])
 
     def _sentinel(self, lane, arguments):
@@ -40,7 +40,7 @@ class FakeSentinel(FakeRedis):
         if self.is_slow:
             self.waiting.append(lane)
             return b""
-        return self._word()
+        return self.word()
 
     def _subscribe(self, lane, arguments):
         self.listeners.append(lane)

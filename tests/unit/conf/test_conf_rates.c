@@ -71,28 +71,21 @@ static void assert_problem(struct conf_option option, const char *text, const ch
 Test(conf_rates, periods)
 {
     assert_number(period, "1us", 1, "1us");
-    assert_number(period, "500us", 500, "500us");
     assert_number(period, "1000us", 1000, "1ms");
     assert_number(period, "90m", INT64_C(5400000000), "90m");
     assert_number(period, "1h", INT64_C(3600000000), "1h");
     assert_number(period, "30d", INT64_C(2592000000000), "30d");
     assert_number(period, "007s ; seven", 7000000, "7s");
-    assert_number(period, "1.5 S", 1500000, "1500ms");
     assert_number(period, "2.5ms", 2500, "2500us");
-    assert_number(period, "7 usec", 7, "7us");
     assert_number(or_zero(period), "0", 0, "0");
 
     assert_problem(period, "", "is empty");
     assert_problem(period, "5", "has no unit");
     assert_problem(or_zero(period), "5", "has no unit");
     assert_problem(period, "0", "is too small");
-    assert_problem(period, "0s", "is too small");
-    assert_problem(period, "s", "is not a whole number");
-    assert_problem(period, "-5s", "is not a whole number");
     assert_problem(period, "1.0000001s", "has more digits behind the point than count");
     assert_problem(period, "5M", "has the unit \"M\", which is a month to some: m or min is a minute");
     assert_problem(period, "5ns", "has no such unit as \"ns\"");
-    assert_problem(period, "5s6", "has no such unit as \"s6\"");
     assert_problem(period, "1125899906842625us", "is too large");
     assert_problem(period, "106751992d", "is too large");
     assert_problem(period, "18446744073709551617us", "is too large");
