@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Scenarios of 200 s each. */
-#define SEEDS 60
+#define SEEDS 30
 #define STEP_MS INT64_C(20)
 #define MAX_HOLD_MS INT64_C(15000)
 #define GRACE_MS INT64_C(1000)
