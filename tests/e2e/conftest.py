@@ -7,7 +7,7 @@ import pytest
 from harness.global_limits import ALL_KINDS, EXACT, LEASED
 from harness.http import start_with_http
 from harness.leases import Monitor
-from harness.program import Program, start_with_pid
+from harness.program import Program
 from harness.rules import launch
 from harness.sentinel import Group
 from harness.servers import BINARY, Headgate
@@ -76,12 +76,11 @@ def monitor(redis):
 
 @pytest.fixture
 def start_program():
-    """Starts programs that end with the test; pid: the number that one has to have."""
+    """Starts programs that end with the test."""
     programs = []
 
-    def start(address, pid=None, **options):
-        make = functools.partial(Program, address, **options)
-        programs.append(make() if pid is None else start_with_pid(pid, make))
+    def start(address, **options):
+        programs.append(Program(address, **options))
         return programs[-1]
 
     yield start

@@ -9,7 +9,6 @@ import pytest
 
 from harness.admin import text
 from harness.limits import refuses, rule, spend
-from harness.program import NUMBERS_MAY_BE_CHOSEN
 from harness.resp import OK, Client, wait_for
 
 
@@ -82,8 +81,6 @@ def test_a_program_that_is_started_anew_begins_anew(served, start_program):
 @pytest.mark.root
 def test_the_next_process_of_a_number_begins_anew(served, start_program):
     """The kernel gives numbers again; another program does not go on with what is left to the one before it."""
-    if not NUMBERS_MAY_BE_CHOSEN:
-        return
     headgate, address = served(rule(limit=3, per="process"))
     program = start_program(address)
     settle(headgate, program)
@@ -98,8 +95,6 @@ def test_the_next_process_of_a_number_begins_anew(served, start_program):
 def test_who_has_the_number_of_who_connected_is_not_charged(make_shared, start_program, open_directory):
     """The kernel tells of a Unix socket the number that its process had. That one may end before it is asked for, and
     leave the connection to a child."""
-    if not NUMBERS_MAY_BE_CHOSEN:
-        return
     path = f"{open_directory}/h.sock"
     headgate = make_shared(rule(limit=3, per="process"), listen=f"unix:{path}")
     parent, connection = connect_and_end(path)

@@ -67,38 +67,35 @@ for order in sys.stdin:
 """
 
 
-# Where root may say which number the next process is to have after this one.
-LAST_PID = "/proc/sys/kernel/ns_last_pid"
-NUMBERS_MAY_BE_CHOSEN = os.access(LAST_PID, os.W_OK)
-
-
-def start_with_pid(pid, start):
-    """What start() starts, with that number, which nobody has now. Another process may be faster: then once more."""
-    for _ in range(200):
-        with open(LAST_PID, "w", encoding="ascii") as file:
-            file.write(str(pid - 1))
-        program = start()
-        if program.pid == pid:
-            return program
-        program.finish()
-    raise AssertionError(f"no process got the number {pid}")
+# Starts a program with the number that is asked for, which only root may, and waits for it. No other process can be faster, as
+# it could where the kernel is told which number is the next.
+WITH_NUMBER = r"""
+import ctypes, os, struct, sys
+number = ctypes.c_int(int(sys.argv[1]))
+# struct clone_args of linux/sched.h, for clone3(): a signal to the parent, and one number for one namespace.
+how = struct.pack("=10Q", 0, 0, 0, 0, 17, 0, 0, 0, ctypes.addressof(number), 1)
+child = ctypes.CDLL(None).syscall(435, how, len(how))
+if child == 0:
+    os.execvp(sys.argv[2], sys.argv[2:])
+assert child == number.value, "that number may not be chosen, or somebody has it"
+os.waitpid(child, 0)
+"""
 
 
 class Program:
-    """address: (host, port), the path of a Unix socket, or a dictionary of them by the connection's name. user: a uid to run as. rights: those that root has."""
+    """address: (host, port), the path of a Unix socket, or a dictionary of them by the connection's name. user: a uid to run as. rights: those that root has.
+    pid: the number that it has to have, which nobody has."""
 
-    def __init__(self, address, user=None, rights=True):
+    def __init__(self, address, user=None, rights=True, pid=None):
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
         become = become if rights else ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
         command = [*become, sys.executable, "-I", "-S", "-c", TEXT, json.dumps(address)]
+        command = [sys.executable, "-I", "-S", "-c", WITH_NUMBER, str(pid), *command] if pid else command
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/", encoding="utf-8"
         )
         self.children = []
-
-    @property
-    def pid(self):
-        return self.process.pid
+        self.pid = pid or self.process.pid
 
     def _order(self, *words):
         self.process.stdin.write(json.dumps(words) + "\n")
@@ -130,13 +127,13 @@ class Program:
 
     def kill(self):
         """kill -9, of the program alone."""
-        self.process.kill()
+        if self.process.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
         self.process.wait()
 
     def finish(self):
-        self.process.kill()
+        self.kill()
         for child in self.children:
             os.kill(child, signal.SIGKILL)
-        self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()

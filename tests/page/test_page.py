@@ -196,7 +196,7 @@ def test_by_keyboard(page):
     body.send_keys(Keys.TAB)
     assert page.switch_to.active_element.text == "To the figures"
     page.execute_script("document.querySelector(\"[data-operation='get']\").focus()")
-    page.switch_to.active_element.send_keys(Keys.ENTER)
+    webdriver.ActionChains(page).send_keys(Keys.ENTER).perform()
     wait_for(lambda: page.find_element(By.ID, "operation").get_attribute("value") == "get", what="the choice")
     # What is in focus stays so when figures come.
     before = text(page, "#operations-table")
