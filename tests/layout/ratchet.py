@@ -9,7 +9,7 @@ from calls import circles_with_callbacks
 FIGURES = {
     "lines of C in proxy/ and policies/": 92430,
     "lines of tests": 116464,
-    "words of documentation": 111888,
+    "words of documentation": 111868,
     "fields of struct client": 107,
     "files of the largest circle within a folder, callbacks included": 32,
 }
