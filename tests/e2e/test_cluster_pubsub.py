@@ -15,13 +15,6 @@ def cluster():
         yield made
 
 
-def read_message(client):
-    """The next one that is no confirmation."""
-    reply = client.read()
-    assert isinstance(reply, list), reply
-    return reply
-
-
 def subscribe(client, *command):
     client.request(*command)
     return [client.read() for _ in command[1:]]

@@ -11,7 +11,7 @@ import socket
 import threading
 
 from harness import tls
-from harness.resp import RECEIVE_SIZE, SOCKET_TIMEOUT, bulk, to_bytes, wait_for
+from harness.resp import RECEIVE_SIZE, SOCKET_TIMEOUT, bulk, to_bytes
 
 SERVER_FIELDS = [("server", "redis"), ("version", "7.0.15"), ("proto", None), ("id", None), ("mode", "standalone")]
 INFO = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\ntcp_port:6379\r\nrole:master\r\nloading:0\r\n"
@@ -57,6 +57,8 @@ class Lane:
         self.buffer = bytearray()
         self.lock = threading.RLock()
         self.owed = collections.deque()
+
+    def start(self):
         threading.Thread(target=self._read, daemon=True).start()
 
     def send(self, data):
@@ -180,7 +182,9 @@ class FakeRedis:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.context:
                 connection = tls.TlsSocket(connection, self.context, server=True, handshake=False)
+            # It is known before it is read, so close_lanes() reaches whatever a test has had a request of.
             self.lanes.append(Lane(self, connection, len(self.lanes)))
+            self.lanes[-1].start()
 
     def received_command(self, command):
         name = command.arguments[0].upper().decode(errors="replace")
@@ -223,9 +227,6 @@ class FakeRedis:
 
     def open_lanes(self):
         return [lane for lane in self.lanes if not lane.closed_by_peer]
-
-    def await_lanes(self, count):
-        wait_for(lambda: len(self.open_lanes()) >= count, what=f"{count} lanes")
 
     def close_lanes(self):
         """Those that were closed before count, too."""
