@@ -1,7 +1,6 @@
 /*
  * [route:NAME]: who answers a part of the traffic. Rules are asked in the order of the file; the first one that means a
- * request says who answers it, if it is one that only reads. What no rule means is as the server has it. Rules of the
- * other kind say that keys are at another server, whoever asks for them.
+ * request says who answers it, if it is one that only reads. What no rule means is as the server has it.
  *
  * A rule that has requests read from replicas means those of which all keys are its own, and one that has them read
  * from the master those of which any is: so a request with keys of two kinds is never answered by who is behind.
@@ -20,7 +19,6 @@ struct route_options {
     char *keys;
     char *clients;
     int reads; /* enum route_reads */
-    char *server;
     char *servers;
 };
 
@@ -49,11 +47,6 @@ static const struct conf_option route_option_table[] = {
      .help =
          "Who answers: master, prefer-replica or replica, in place of what the server's reads says, which tells what\n"
          "they mean. Behind sentinels, or before a cluster. Needs pool = shared."},
-    {FIELD(server), .type = CONF_STRING, .max = CONF_RULE_NAME_MAX, .initial = "",
-     .help =
-         "NAME of the [server:NAME] where the keys are, or default for that of [headgate]: all requests with such "
-         "keys\n"
-         "go to its Redis. Instead of reads, and for all commands and clients. docs/topology.md says what does not."},
     CONF_SERVERS_OPTION(struct route_options, servers),
 };
 
@@ -61,9 +54,7 @@ static const struct conf_option route_option_table[] = {
 struct route_rule {
     struct match_requests requests;
     struct match_clients *clients; /* NULL: all */
-    bool is_of_reads;              /* … or else: */
     enum conf_reads reads;
-    size_t server; /* as find_server() gives it */
 };
 
 static void rule_clear(struct route_rule *rule)
@@ -76,7 +67,7 @@ static void rule_clear(struct route_rule *rule)
 static const char *rule_compile(struct route_rule *rule, const struct route_options *options,
                                 char problem[CONF_PROBLEM_MAX], const char **expected)
 {
-    *rule = (struct route_rule){.is_of_reads = options->reads != ROUTE_READS_UNSET, .reads = reads_of[options->reads]};
+    *rule = (struct route_rule){.reads = reads_of[options->reads]};
     const char *at_fault = match_requests_compile(&rule->requests, options->commands, options->keys, problem, expected);
     if (at_fault != NULL) {
         return at_fault;
@@ -89,24 +80,6 @@ static const char *rule_compile(struct route_rule *rule, const struct route_opti
     return NULL;
 }
 
-/* Of a rule that sends keys: what keeps all that has such a key from going there. */
-static const char *check_server(const struct route_options *options, char problem[CONF_PROBLEM_MAX],
-                                const char **expected)
-{
-    const char *at_fault = options->reads != ROUTE_READS_UNSET   ? "reads"
-                           : strcmp(options->commands, "*") != 0 ? "commands"
-                           : words_count(options->clients) > 0   ? "clients"
-                           : words_count(options->keys) == 0     ? "keys"
-                                                                 : NULL;
-
-    if (at_fault != NULL) {
-        snprintf(problem, CONF_PROBLEM_MAX,
-                 "does not go with server: a key is in one place, whoever asks for it, and how");
-        *expected = "keys and server alone";
-    }
-    return at_fault;
-}
-
 static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
 {
     const struct route_options *options = values;
@@ -117,12 +90,9 @@ static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX]
     if (at_fault != NULL) {
         return at_fault;
     }
-    if (*options->server != '\0') {
-        return check_server(options, problem, expected);
-    }
     if (options->reads == ROUTE_READS_UNSET) {
         snprintf(problem, CONF_PROBLEM_MAX, "does not say who answers");
-        *expected = "master, prefer-replica or replica; or server";
+        *expected = "master, prefer-replica or replica";
         return "reads";
     }
     return NULL;
@@ -133,9 +103,8 @@ static bool covers(const struct conf_rule *earlier, const struct conf_rule *late
     const struct route_options *first = earlier->values, *second = later->values;
     bool all_commands = strcmp(first->commands, "*") == 0, all_keys = words_count(first->keys) == 0;
     bool same_kind = (first->reads == ROUTE_READS_MASTER) == (second->reads == ROUTE_READS_MASTER);
-    bool same_matter = (*first->server == '\0') == (*second->server == '\0');
 
-    return same_matter && words_count(first->clients) == 0 &&
+    return words_count(first->clients) == 0 &&
            (all_commands || strcmp(first->commands, second->commands) == 0) &&
            (all_keys || (same_kind && match_keys_cover(first->keys, second->keys)));
 }
@@ -158,10 +127,10 @@ static bool reads_replicas(const struct conf_rule *rule)
     return ((const struct route_options *)rule->values)->reads > ROUTE_READS_MASTER;
 }
 
-static const char *sends_to(const struct conf_rule *rule)
-{
-    return ((const struct route_options *)rule->values)->server;
-}
+static const struct conf_former former[] = {
+    {"server", "a listen of the other [server:NAME], to which whoever uses those keys connects"},
+    {NULL, NULL},
+};
 
 static const struct conf_section route_section = {
     .name = "route",
@@ -170,17 +139,16 @@ static const struct conf_section route_section = {
     .option_count = sizeof route_option_table / sizeof route_option_table[0],
     .values_size = sizeof(struct route_options),
     .help =
-        "Who answers a part of the traffic: replicas or the master, or another server of the process. The first rule\n"
-        "of the file that means a request, or a key, says so; what none means is as the server has it.",
+        "Who answers a part of the traffic: replicas or the master. The first rule of the file that means a request\n"
+        "says so; what none means is as the server has it.",
     .check = check_rule,
     .warns = warn_of_rule,
     .by_address = goes_by_address,
     .reads_replicas = reads_replicas,
-    .sends_to = sends_to,
+    .former = former,
 };
 
 struct route {
-    const struct policy_host *host;
     struct route_rule *rules;
     size_t count;
 };
@@ -208,8 +176,6 @@ static bool route_reload(void *instance, const struct conf_rule *list)
         list = conf_rules_first(list, &route_section);
         /* It was sound when the file was read. */
         (void)rule_compile(&route->rules[i], list->values, problem, &expected);
-        const char *server = sends_to(list);
-        route->rules[i].server = *server != '\0' ? route->host->find_server(route->host->context, server) : 0;
         list = list->next;
     }
     return true;
@@ -220,7 +186,6 @@ static void *route_start(const struct policy_start *start)
     struct route *route = calloc(1, sizeof *route);
 
     if (route != NULL) {
-        route->host = start->host;
         route_reload(route, start->rules);
     }
     return route;
@@ -238,8 +203,7 @@ static bool route_routes(void *instance, const struct command *command)
     bool routes = false;
 
     for (size_t i = 0; i < route->count && command != NULL; i++) {
-        const struct route_rule *rule = &route->rules[i];
-        routes = routes || (rule->is_of_reads && match_commands_may(rule->requests.commands, command));
+        routes = routes || match_commands_may(route->rules[i].requests.commands, command);
     }
     return routes;
 }
@@ -289,7 +253,7 @@ static bool has_own_keys_only(const struct match_keys *keys, const struct policy
 
 static bool means(const struct route_rule *rule, const struct policy_request *request)
 {
-    if (!rule->is_of_reads || !match_commands_request(rule->requests.commands, request) ||
+    if (!match_commands_request(rule->requests.commands, request) ||
         (rule->clients != NULL && !match_clients_is(rule->clients, request->client))) {
         return false;
     }
@@ -310,40 +274,9 @@ static bool route_reads(void *instance, const struct policy_request *request, en
     return false;
 }
 
-/* ---- keys ---- */
-
-static bool route_sends_keys(void *instance)
-{
-    const struct route *route = instance;
-    bool sends = false;
-
-    for (size_t i = 0; i < route->count; i++) {
-        sends = sends || route->rules[i].server != 0;
-    }
-    return sends;
-}
-
-/* A rule for the server itself leaves the key there, whatever the rules behind it say. */
-static size_t route_server_of(void *instance, struct slice key)
-{
-    const struct route *route = instance;
-
-    for (size_t i = 0; i < route->count; i++) {
-        if (!route->rules[i].is_of_reads && match_keys_is(route->rules[i].requests.keys, key)) {
-            return route->rules[i].server;
-        }
-    }
-    return 0;
-}
-
 static const struct conf_section *const sections[] = {&route_section, NULL};
 
-static const struct policy_router route_router = {
-    .routes = route_routes,
-    .reads = route_reads,
-    .sends_keys = route_sends_keys,
-    .server_of = route_server_of,
-};
+static const struct policy_router route_router = {.routes = route_routes, .reads = route_reads};
 
 const struct policy route_policy = {
     .name = "route",

@@ -37,9 +37,6 @@ static const struct policy_counter counter_table[] = {
                                 "locks and permits that were held for max_hold, and are not renewed any more"},
     [LEASE_COUNTER_DROPPED] = {"lease_dropped_total", STATS_COUNTER,
                                "locks and permits whose watch was ended by LEASE DROP or by another configuration"},
-    [LEASE_COUNTER_CONFIRMED] = {"lease_confirmed_total", STATS_COUNTER, "locks that the replicas of confirm had"},
-    [LEASE_COUNTER_UNCONFIRMED] = {"lease_unconfirmed_total", STATS_COUNTER,
-                                   "locks that they had not, or not in time, and that were given back"},
 };
 
 static_assert(sizeof counter_table / sizeof counter_table[0] == LEASE_COUNTERS, "a counter is missing");
@@ -164,11 +161,7 @@ static bool lease_concerns(void *instance, const struct policy_glance *glance)
 
 static void lease_reply(void *instance, const struct policy_reply *reply)
 {
-    struct lease_request *request = (struct lease_request *)(uintptr_t)reply->ticket;
-
-    if (reply->withheld == NULL || !lease_confirm_begin(instance, request, reply)) {
-        lease_request_end(instance, request, reply);
-    }
+    lease_request_end(instance, (struct lease_request *)(uintptr_t)reply->ticket, reply);
 }
 
 static void lease_client(void *instance, const struct policy_client *client, void **attachment)
@@ -188,7 +181,6 @@ static void lease_tick(void *instance, int64_t now_us)
 {
     (void)now_us;
     lease_client_tick(instance);
-    lease_confirm_tick(instance);
     lease_watch(instance);
 }
 
@@ -227,7 +219,7 @@ static void lease_stop(void *instance)
 {
     struct lease_worker *worker = instance;
 
-    assert(worker->calls == 0 && TAILQ_EMPTY(&worker->confirmations) && LIST_EMPTY(&worker->clients));
+    assert(worker->calls == 0 && LIST_EMPTY(&worker->clients));
     free_rules(worker->rules, worker->rule_count);
     free(worker);
 }
@@ -241,7 +233,6 @@ static void *lease_start(const struct policy_start *start)
         worker->host = start->host;
         worker->counters = start->counters;
         LIST_INIT(&worker->clients);
-        TAILQ_INIT(&worker->confirmations);
         worker->rules = make_rules(worker->registry, start->rules, &worker->rule_count);
     }
     return worker;

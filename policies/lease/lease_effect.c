@@ -121,7 +121,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease_expect(effect, lease);
     lease->score = request->score;
     lease->scored_us = request->sent_us;
-    lease->abandoned = request->is_given_up;
+    lease->abandoned = false;
     lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
     struct lease_owner *owner = lease_owner_of(effect->worker, request->client, &request->terms);
     if (owner != NULL) {

@@ -4,7 +4,6 @@
  *   lease.c            the hooks, and the rules of this configuration
  *   lease_verbs.c      LEASES and LEASE on the admin port
  *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
- *   lease_confirm.c    locks that replicas are to have before their owner hears of them
  *   lease_effect.c     what the reply has made of them: taking, extending, and …
  *   lease_change.c     … releasing, removing, expiring
  *   lease_outcome.c    what has become of a request, by its reply
@@ -47,8 +46,6 @@ enum lease_counter {
     LEASE_COUNTER_OWNER_GONE,
     LEASE_COUNTER_MAX_HOLD,
     LEASE_COUNTER_DROPPED,
-    LEASE_COUNTER_CONFIRMED,
-    LEASE_COUNTER_UNCONFIRMED,
     LEASE_COUNTERS
 };
 
@@ -109,7 +106,6 @@ struct lease_request {
     uint32_t place; /* in the transaction, among the commands that were looked at, … */
     uint32_t of;    /* … of which there were so many */
     bool flushes;
-    bool is_given_up;  /* its owner was told that it has not got it, and Redis may have it */
     bool suspects_all; /* it may have ended any lease of the database */
     size_t target_count;
     struct lease_target targets[]; /* for locks of several keys, one for each */
@@ -134,14 +130,11 @@ struct lease_worker {
     uint64_t endings;  /* processes that had ended when this worker last looked for clients of such */
     uint64_t searched; /* the last search that this worker has gone through */
     size_t calls;      /* scripts under way */
-    TAILQ_HEAD(, lease_confirmation) confirmations; /* acquisitions whose owner has heard nothing yet, in order */
-    size_t confirming;                              /* of them are being confirmed */
-    bool watching;                                  /* lease_watch() is at work */
-    bool last_round;                                /* the process ends: all leases are renewed once more */
-    struct lease_lines losses;                      /* that were logged */
-    struct lease_lines ends;                        /* of owners */
-    int64_t unconfirmed_warned_us;                  /* when a lock was logged last that was not confirmed */
-    int64_t failure_warned_us;                      /* when a failure was logged last */
+    bool watching;             /* lease_watch() is at work */
+    bool last_round;           /* the process ends: all leases are renewed once more */
+    struct lease_lines losses; /* that were logged */
+    struct lease_lines ends;   /* of owners */
+    int64_t failure_warned_us; /* when a failure was logged last */
 };
 
 static inline void lease_count(struct lease_worker *worker, enum lease_counter counter)
@@ -247,18 +240,6 @@ enum lease_outcome lease_outcome_of(const struct lease_request *request, const s
 
 /* What has come of the request, and all of its transaction; frees them. */
 void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply);
-
-/* ---- lease_confirm.c ---- */
-
-/* Whether the owner of what such a request takes could be told that it has not got it. */
-bool lease_confirm_is_possible(const struct lease_shape *shape);
-/* Redis has answered a request whose reply is withheld. True: the request ends when its owner is told; false: the reply
- * was given as it is. */
-bool lease_confirm_begin(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply);
-/* The client goes: its requests that are being confirmed end. */
-void lease_confirm_leave(struct lease_worker *worker, const struct lease_client *client);
-/* Those for which there is no time any more. */
-void lease_confirm_tick(struct lease_worker *worker);
 
 /* ---- lease_permit.c; for who has locked the registry ---- */
 

@@ -403,33 +403,10 @@ static enum policy_verdict begin_transaction(struct lease_worker *worker, struct
     return POLICY_PASS;
 }
 
-/* Whether replicas are to have what it takes before its owner hears of it. */
-static bool wants_confirmation(const struct reading *reading)
-{
-    return reading->shape.action == LEASE_ACQUIRE && reading->rule != NULL && reading->rule->terms.confirm > 0;
-}
-
-/* Its owner could not be told otherwise than Redis does it. */
-static enum policy_verdict refuse_unconfirmed(const struct reading *reading, struct policy_decision *decision)
-{
-    const char *rule = reading->rule->terms.rule;
-
-    decision->length = (size_t)snprintf(
-        decision->text, sizeof decision->text,
-        "-ERR headgate: [lease:%s] has its locks confirmed, which one that is taken so cannot be\r\n", rule);
-    decision->rule = rule;
-    return POLICY_REPLY;
-}
-
-static enum policy_verdict begin_one(struct reading *reading, struct policy_decision *decision)
+static enum policy_verdict begin_one(struct reading *reading)
 {
     const struct policy_request *request = reading->request;
     bool queues = request->in_transaction;
-
-    bool confirms = wants_confirmation(reading);
-    if (confirms && (queues || !lease_confirm_is_possible(&reading->shape))) {
-        return refuse_unconfirmed(reading, decision);
-    }
 
     lease_registry_lock(reading->worker->registry);
     struct lease_request *kept = keep_request(reading);
@@ -438,14 +415,11 @@ static enum policy_verdict begin_one(struct reading *reading, struct policy_deci
     }
     lease_registry_unlock(reading->worker->registry);
     if (kept == NULL) {
-        return confirms ? refuse_unconfirmed(reading, decision) : POLICY_ADMIT;
+        return POLICY_ADMIT;
     }
     if (queues) {
         queue(reading->client, kept);
         return POLICY_ADMIT;
-    }
-    if (confirms) {
-        decision->withholds = true;
     }
     *request->ticket = (uint64_t)(uintptr_t)kept;
     return POLICY_PASS;
@@ -530,7 +504,7 @@ static bool is_one_of(const struct command *command, const char *const *names)
  * have done so to any. For the rest it is as with a release that comes by another way: the script for renewals finds
  * out.
  */
-static enum policy_verdict begin_partial(struct reading *reading, struct policy_decision *decision)
+static enum policy_verdict begin_partial(struct reading *reading)
 {
     static const char *const removals[] = {"del", "unlink", "zrem", NULL};
     static const char *const scripts[] = {"eval", "evalsha", "fcall", NULL};
@@ -542,7 +516,7 @@ static enum policy_verdict begin_partial(struct reading *reading, struct policy_
     }
     if (is_one_of(command, scripts)) {
         *shape = (struct lease_shape){.action = LEASE_UNSEEN, .undeclared = true};
-        return begin_one(reading, decision);
+        return begin_one(reading);
     }
     if (command->first_key != 1 || command->last_key != 1 ||
         !lease_shape_begin(&shape->keys, reading->request->frame) || shape->keys.left == 0) {
@@ -552,7 +526,7 @@ static enum policy_verdict begin_partial(struct reading *reading, struct policy_
     shape->key_step = 1;
     shape->key_count = 1;
     shape->action = LEASE_FORCE_RELEASE;
-    return begin_one(reading, decision);
+    return begin_one(reading);
 }
 
 static int64_t lease_of(const struct lease_worker *worker, const struct lease_shape *shape)
@@ -601,7 +575,7 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     }
     struct reading reading = {.worker = worker, .client = client, .request = request};
     if (request->partial) {
-        return begin_partial(&reading, decision);
+        return begin_partial(&reading);
     }
     learn(worker, request);
     lease_shape_read(&reading.shape, request->command, request->frame, look_up_script, worker);
@@ -614,5 +588,5 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
         return POLICY_ADMIT;
     }
     overflow(&reading);
-    return client->queued_count > QUEUED_MAX ? POLICY_ADMIT : begin_one(&reading, decision);
+    return client->queued_count > QUEUED_MAX ? POLICY_ADMIT : begin_one(&reading);
 }

@@ -18,8 +18,6 @@ struct lease_options {
     int score;
     int unit;
     int64_t limit;
-    int64_t confirm;
-    int64_t confirm_wait;
     char *libraries;
     char *watchdog;
     int prolong_explicit;
@@ -31,7 +29,6 @@ struct lease_options {
 #define DAY_MS (INT64_C(86400) * SECOND_MS)
 #define PARTS_MAX 1000
 #define PERMITS_MAX 1000000
-#define REPLICAS_MAX 100
 #define FIELD(field) .offset = offsetof(struct lease_options, field), .reloadable = true
 
 static const char *const watched_words[] = {"auto", "string", "hash", "semaphore", NULL};
@@ -122,21 +119,6 @@ static const struct conf_option option_table[] = {
      .initial = "0",
      .help = "How many permits a semaphore has whose clients go by ZRANK. Attempts with a higher rank are no permits,\n"
              "and are not kept. If it is not said, it is learned."},
-    {.name = "confirm",
-     FIELD(confirm),
-     .type = CONF_INTEGER,
-     .max = REPLICAS_MAX,
-     .zero = "none",
-     .initial = "0",
-     .help = "So many replicas are to have a lock before its owner hears that it has it; a lock that they have not in\n"
-             "time is given back, and its owner hears that it has not got it. With kind = string only."},
-    {.name = "confirm_wait",
-     FIELD(confirm_wait),
-     .type = CONF_TIME,
-     .min = 1,
-     .max = 60 * SECOND_MS,
-     .initial = "1s",
-     .help = "How long they are waited for, and no longer than for half of the lease."},
     {.name = "libraries",
      FIELD(libraries),
      .type = CONF_STRING,
@@ -279,8 +261,6 @@ static const char *compile(struct lease_rule *rule, const struct lease_options *
                 .max_hold_us = options->max_hold * 1000,
                 .grace_us = options->grace * 1000,
                 .limit = (uint32_t)options->limit,
-                .confirm = (uint32_t)options->confirm,
-                .confirm_wait_us = options->confirm_wait * 1000,
                 .owner = (enum lease_owner_kind)options->owner,
                 .farewell = (enum lease_farewell)options->farewell,
             },
@@ -305,12 +285,6 @@ static const char *compile(struct lease_rule *rule, const struct lease_options *
         snprintf(problem, CONF_PROBLEM_MAX, "\"%s\" is no part of a whole", options->renew);
         *expected = "two numbers up to 1000, the first one less than the other, such as 1/3";
         return "renew";
-    }
-    if (rule->terms.confirm > 0 && rule->watched != LEASE_WATCH_STRINGS) {
-        snprintf(problem, CONF_PROBLEM_MAX,
-                 "is for locks that are strings: who takes another cannot be told otherwise");
-        *expected = "kind = string beside it, or 0";
-        return "confirm";
     }
     if (!check_watchdog(options->watchdog, problem)) {
         *expected = "words such as redisson:30s";
@@ -381,6 +355,14 @@ static bool runs_scripts(const struct conf_rule *rule)
     return true;
 }
 
+#define WAIT_INSTEAD "WAIT, sent by the application behind the command that takes the lock"
+
+static const struct conf_former former[] = {
+    {"confirm", WAIT_INSTEAD},
+    {"confirm_wait", WAIT_INSTEAD},
+    {NULL, NULL},
+};
+
 const struct conf_section lease_section = {
     .name = "lease",
     .has_rules = true,
@@ -392,6 +374,7 @@ const struct conf_section lease_section = {
     .check = check_rule,
     .warns = warn_of_rule,
     .runs_scripts = runs_scripts,
+    .former = former,
 };
 
 void lease_rule_make(struct lease_rule *rule, const struct conf_rule *from)

@@ -36,8 +36,6 @@ struct lease_terms {
     int64_t renew_of; /* … parts of so many of the lease */
     int64_t max_hold_us;
     int64_t grace_us;
-    uint32_t confirm; /* replicas that are to have an acquisition before its owner hears of it; 0: none */
-    int64_t confirm_wait_us;
     uint32_t limit; /* permits of a semaphore; 0: not known */
     enum lease_owner_kind owner;
     enum lease_farewell farewell;

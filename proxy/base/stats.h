@@ -89,8 +89,6 @@
     X(READS_REPLICA, "Topology", "reads_replica_total", COUNTER, "requests read from replicas: reads")                 \
     X(READS_MOVED, "Topology", "reads_moved_total", COUNTER,                                                           \
       "requests for replicas that were sent anew elsewhere: that one was lost, or could not serve")                    \
-    X(REQUESTS_ELSEWHERE, "Topology", "requests_elsewhere_total", COUNTER,                                             \
-      "requests that a [route:NAME] has sent to another server of the process")                                        \
     X(CONTROL_CALLS, "Control", "control_calls_total", COUNTER, "commands of Headgate's own sent to Redis")            \
     X(CONTROL_ERRORS, "Control", "control_errors_total", COUNTER, "of those, failed or lost")                          \
     X(CONTROL_SCRIPT_LOADS, "Control", "control_script_loads_total", COUNTER, "scripts sent whole after NOSCRIPT")     \

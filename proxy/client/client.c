@@ -145,7 +145,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->upstream = parts->upstream;
     service->cluster = parts->cluster;
     service->replicas = parts->replicas;
-    bool is_cluster = parts->cluster != NULL && !parts->cluster->is_by_key;
+    bool is_cluster = parts->cluster != NULL;
     service->readings = parts->replicas != NULL || is_cluster ? client_readings() : NULL;
     service->receiver = is_cluster                ? &client_cluster_receiver
                         : parts->replicas != NULL ? &client_reads_receiver

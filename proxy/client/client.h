@@ -34,7 +34,6 @@ struct client_settings {
     /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
     struct upstream_settings servers;
     int64_t resolve_every;      /* how often their names are looked up */
-    const struct conf *process; /* whose servers policies may ask for; NULL: there are no others */
 };
 
 struct client_service;
@@ -72,11 +71,6 @@ bool client_service_trim(struct client_service *service, size_t kept);
 /* rules and admission are needed within the call only. */
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
                                 const struct conf_rule *rules, struct admission *admission);
-/* From now on, and for good, requests go by those ways to other servers, whose numbers are those of the servers of the
- * process, where policies say that their keys are there. Before the rules that say so are given to the service. */
-void client_service_use_ways(struct client_service *service, struct cluster_ways *ways);
-/* Where a key is; NULL: where the clients are. */
-const struct cluster_way *client_service_way_of(const struct client_service *service, struct slice key);
 /* On the worker's thread: brings the policies' gauges, and the counters of their servers, up to date. */
 void client_service_update_gauges(struct client_service *service);
 /* How long requests took, as far as it is measured; see struct policy_observer. */

@@ -19,18 +19,6 @@ struct client_question {
 
 /* ---- asking ---- */
 
-/* Its slot; where keys are at other servers of the process, the number of the way there + 1, 0: home. */
-static uint16_t place_of(const struct client *client, struct slice key)
-{
-    const struct cluster_way *way;
-
-    if (!client->service->cluster->is_by_key) {
-        return cluster_slot_of(key);
-    }
-    way = client_service_way_of(client->service, key);
-    return way != NULL ? (uint16_t)(way->number + 1) : 0;
-}
-
 static enum client_asked find_place(struct client *client, const redisReply *keys)
 {
     enum client_asked found = CLIENT_ASKED_NO_KEY;
@@ -40,7 +28,7 @@ static enum client_asked find_place(struct client *client, const redisReply *key
         if (key->type != REDIS_REPLY_STRING) {
             return CLIENT_ASKED_UNSAID;
         }
-        uint16_t place = place_of(client, (struct slice){key->str, key->len});
+        uint16_t place = cluster_slot_of((struct slice){key->str, key->len});
         bool is_split = found == CLIENT_ASKED_PLACE && place != client->asked_place;
         found = is_split ? CLIENT_ASKED_SPLIT : CLIENT_ASKED_PLACE;
         client->asked_place = place;

@@ -83,9 +83,6 @@ static bool ends_watch(const struct client *client, const struct command *comman
 
 static bool may_defer(const struct client *client)
 {
-    if (client->profile->needs_password && client->service->cluster->is_by_key) {
-        return false;
-    }
     return client->exclusive == NULL || session_may_leave_node(client);
 }
 
@@ -238,8 +235,7 @@ static bool is_of_own_channel(const struct client *client, const struct command 
 static bool waits_for_several(struct client *client, struct session_route *route)
 {
     const struct cluster_way *way = client->exclusive != NULL ? client->exclusive_way : client_last_way(client);
-    bool is_one = client->service->cluster->is_by_key ||
-                  (!client_wrote_elsewhere(client, way) && !client_written_is_gone(client));
+    bool is_one = !client_wrote_elsewhere(client, way) && !client_written_is_gone(client);
 
     if (!is_one && client->sent_runs > 0) {
         wait_for_quiet(client, route);
@@ -308,10 +304,6 @@ void client_cluster_route(struct client *client, const struct command *command, 
     }
     if (route->own_writes && client->exclusive == NULL) {
         route->way = client_last_way(client);
-        return;
-    }
-    if (client->service->cluster->is_by_key) {
-        client_elsewhere_route(client, command, request, route);
         return;
     }
     if (client->exclusive != NULL && is_of_own_channel(client, command, request->sent)) {

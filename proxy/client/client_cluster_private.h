@@ -2,7 +2,6 @@
  * What clients do where there is a Redis Cluster:
  *
  *   client_cluster.c      to which node a request goes
- *   client_elsewhere.c    … or to which other server of the process
  *   client_keys.c         … by which keys
  *   client_asked.c        … that only Redis finds
  *   client_redirect*.c    what nodes send elsewhere (client_redirect_private.h)
@@ -121,15 +120,6 @@ bool client_asked_keys(struct client *client, const struct request *request, str
 /* The client is closed. */
 void client_asked_forget(struct client *client);
 
-/* ---- client_elsewhere.c: only where rules say that keys are at other servers ---- */
-
-/* As client_cluster_route() and client_cluster_take(). */
-void client_elsewhere_route(struct client *client, const struct command *command, const struct request *request,
-                            struct session_route *route);
-bool client_elsewhere_take(struct client *client, const struct request *request);
-/* A request was sent that way, which is not home: it is counted if that leads to another server. */
-void client_elsewhere_sent(const struct client *client);
-
 /* ---- client_spread.c: only where there is a cluster ---- */
 
 /* Sends a request that is for several nodes, or that is said otherwise to the one that it is for, as the plan in the
@@ -234,13 +224,6 @@ void client_forget_deferred(struct client *client);
 
 /* The owner of an exclusive lane with shard channels, as session_lane_owner; with client->channels. */
 extern const struct lane_owner client_shard_owner;
-
-/* ---- client_withheld.c ---- */
-
-/* The run has taken over what another one expected: if its reply is withheld, it is that of this run now. */
-void client_withheld_follow(struct run *run);
-/* It is answered by an error, before a policy has heard of it: that is not withheld. */
-void client_withheld_let_go(struct run *run);
 
 /* ---- client_cluster_receiver.c ---- */
 

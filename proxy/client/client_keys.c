@@ -1,4 +1,4 @@
-/* Which command a frame is, and where its keys are, or a key at another server of the process. */
+/* Which command a frame is, and where its keys are. */
 #include "client/client_cluster_private.h"
 
 static bool note_key(void *context, struct slice key, uint32_t index)
@@ -36,12 +36,4 @@ const struct command *client_command_of(const struct client_service *service, st
     }
     const struct command *command = command_find(name);
     return command != NULL ? command : server_info_find(service->server_info, name);
-}
-
-const struct cluster_way *client_service_way_of(const struct client_service *service, struct slice key)
-{
-    const struct cluster_ways *ways = service->cluster;
-    size_t server = service->chain != NULL ? chain_server_of(service->chain, key) : 0;
-
-    return server > 0 && server <= ways->count ? ways->ways[server - 1] : NULL;
 }

@@ -98,7 +98,7 @@ static void owner_reroute(void *owner)
     const struct cluster_ways *ways = client->service->cluster;
     const struct cluster_way *way;
 
-    if (ways == NULL || ways->is_by_key || client->streaming ||
+    if (ways == NULL || client->streaming ||
         !client_cluster_find_waiting(client, client->exclusive, &way) || way == client->exclusive_way) {
         return;
     }

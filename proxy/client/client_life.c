@@ -46,9 +46,6 @@ void expected_reply_give(struct client_service *service, struct expected_reply *
         free(expected->password);
     }
     free(expected->name);
-    if (expected->withheld != NULL) {
-        client_withheld_drop(expected->withheld);
-    }
     expected->next_free = service->free_expected_replies;
     service->free_expected_replies = expected;
 }

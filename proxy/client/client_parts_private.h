@@ -128,7 +128,6 @@ struct client {
     struct run *first, *last;       /* requests under way, in order */
     uint32_t in_flight;             /* requests in them */
     uint32_t sent_runs;             /* runs of them that are in a lane's queue */
-    uint32_t withheld;              /* requests in them whose replies wait, or will wait, for a policy */
     size_t kept;                    /* bytes that the runs and the answers in them take */
     struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
     uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */
@@ -186,7 +185,6 @@ struct client {
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */
     bool admitted;             /* the policies have passed it: they are not asked again */
-    bool withholds;            /* … and one of them wants to give the reply itself */
     uint32_t ask_each;         /* so many of the next requests are put to the policies one by one */
     struct event hold_timer;   /* set while a policy holds a request */
     bool hold_timer_set;

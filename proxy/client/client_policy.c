@@ -74,20 +74,9 @@ static void answer(void *context, struct admin_query *admin_query, enum policy_a
     client_admin_query_answer(admin_query, kind, text);
 }
 
-static size_t find_server(void *context, const char *name)
-{
-    const struct client_service *service = context;
-    const struct conf *process = service->settings.process;
-    size_t index = process != NULL ? conf_server_find(process, name) : 0;
-    bool is_there = process != NULL && index < conf_server_count(process);
-
-    return is_there && strcmp(conf_server_at(process, index)->server_name, service->server_name) != 0 ? index + 1 : 0;
-}
-
 struct policy_host client_policy_host(struct client_service *service, size_t worker)
 {
     return (struct policy_host){.resume = resume,
-                                .give_reply = client_give_reply,
                                 .run_script = run_script,
                                 .change_server = change_server,
                                 .answer = answer,
@@ -100,7 +89,6 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .look_at_peer = client_look_at_peer,
                                 .peer_has = client_peer_has,
                                 .happened = happened,
-                                .find_server = find_server,
                                 .now_us = now_us,
                                 .wall_us = wall_us,
                                 .redis_us = redis_us,
@@ -108,7 +96,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .worker = worker,
                                 .host_name = service->host_name,
                                 .server_name = service->server_name,
-                                .is_cluster = service->cluster != NULL && !service->cluster->is_by_key};
+                                .is_cluster = service->cluster != NULL};
 }
 
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests)

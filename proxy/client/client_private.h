@@ -25,7 +25,6 @@
  *   client_answer.c     answers of Headgate's own
  *   client_measure.c    how long requests take
  *   client_reply.c      bytes out: replies in request order, writing, back pressure
- *   client_withheld.c   … replies that a policy gives
  *   client_late.c       … of several nodes, written together
  *
  * The connection to Redis is in client_session_private.h, what policies may ask for in client_host_private.h, and
@@ -518,16 +517,6 @@ void client_input_passed(struct client *client, size_t length);
 /* When the byte before that place in the input came, if there are arrivals: within a ms, or 3 % of the time since the
  * first of them. */
 int64_t client_arrival_of(struct client *client, const char *end);
-
-/* ---- client_withheld.c ---- */
-
-/* The reply to the run, which was sent just now and has one request and a record, waits for a policy. False when memory
- * is short: the client was closed. */
-bool client_withhold(struct client *client, struct run *run);
-/* As in struct policy_host. */
-void client_give_reply(void *context, void *withheld, struct slice text);
-/* Nobody waits for the reply any more, or it is in its place. */
-void client_withheld_drop(struct client_withheld *withheld);
 
 /* ---- client_reply.c ---- */
 

@@ -68,14 +68,13 @@ void client_output(struct client *client, const char *data, size_t length, bool 
 
 /*
  * What is kept of requests under way counts if their replies are not read, or if they are behind one that Redis may
- * keep for ever, or whose reply a policy withholds. Of any other client it goes as Redis answers, and
- * client_check_room() bounds it.
+ * keep for ever. Of any other client it goes as Redis answers, and client_check_room() bounds it.
  */
 static uint64_t held_for(const struct client *client)
 {
     uint64_t held = buffer_length(&client->output);
 
-    if (client->output_congested || session_may_block(client) || client->withheld > 0) {
+    if (client->output_congested || session_may_block(client)) {
         held += client->kept + client_measure_kept(client);
     }
     return held;

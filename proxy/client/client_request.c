@@ -96,7 +96,6 @@ static enum policy_verdict ask_policies(struct client *client, const struct requ
     client->admitted = false;
     enum policy_verdict verdict = chain_ask(client->service->chain, &request, decision, &client->held);
     client->admitted = verdict == POLICY_PASS;
-    client->withholds = client->admitted && decision->withholds;
     client->foreseen = 0;
     if (verdict == POLICY_WHOLE) {
         client->gathering = true;
@@ -381,7 +380,6 @@ static enum client_outcome end_whole(struct client *client, const struct request
             client->asked = CLIENT_ASKED_NOT;
         }
         client->admitted = false;
-        client->withholds = false;
         client->gathering = false;
         client->lookup = CLIENT_LOOKUP_NONE;
         client_hush_next(client);
@@ -401,16 +399,11 @@ static bool has_lane(struct client *client, struct client_batch *batch, const ch
     return batch->lane != NULL;
 }
 
-/* Most that there is no lane for without a closer look are for the node of their only key, in a cluster or at another
- * server, and behind sentinels for the master or one replica. */
+/* Most that there is no lane for without a closer look are for the node of their only key, in a cluster, and behind
+ * sentinels for the master or one replica. */
 static bool take_shortly(struct client *client, struct request *request)
 {
-    const struct client_service *service = client->service;
-
-    if (service->cluster == NULL) {
-        return client_reads_take(client, request);
-    }
-    return service->cluster->is_by_key ? client_elsewhere_take(client, request) : client_cluster_take(client, request);
+    return client->service->cluster == NULL ? client_reads_take(client, request) : client_cluster_take(client, request);
 }
 
 static enum client_outcome take_otherwise(struct client *client, struct request *request)

@@ -32,19 +32,10 @@ struct lane *client_plain_lane(struct client *client)
     return lane;
 }
 
-/* Whether Redis may send more for it than the reply, which would overtake one that a policy withholds. */
-static bool is_told_unasked(const struct session_route *route)
-{
-    return route->passthrough || route->sync || (route->expected != NULL && route->expected->kind == EXPECT_SUBSCRIBE);
-}
-
 bool client_choose_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
     bool exclusive = route->exclusive || client_needs_exclusive(client);
 
-    if (client->withheld > 0 && is_told_unasked(route)) {
-        return client_wait_for(client, CLIENT_WAIT_QUIET);
-    }
     if (route->subscribes) {
         return client_subscriber_lane(client, route, lane);
     }
@@ -161,9 +152,6 @@ static enum client_outcome carry_out(struct client *client, struct session_route
     }
     if (route->subscribes) {
         client_subscriber_sent(client, lane);
-    }
-    if (route->way != NULL) {
-        client_elsewhere_sent(client);
     }
     if (barrier && client->sent_runs > 0) {
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);

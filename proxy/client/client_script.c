@@ -123,20 +123,6 @@ void client_script_run(struct client_service *service, const struct policy_scrip
         arguments[i] = script->arguments[i].data;
         lengths[i] = script->arguments[i].length;
     }
-    if (script->replicas == 0) {
-        control_script(control, script->database, script->script, (int)script->key_count, (int)script->argument_count,
-                       arguments, lengths, script_ended, call);
-        return;
-    }
-    const struct control_replicated what = {
-        .script = script->script,
-        .database = script->database,
-        .key_count = (int)script->key_count,
-        .argument_count = (int)script->argument_count,
-        .arguments = arguments,
-        .lengths = lengths,
-        .replicas = script->replicas,
-        .wait_ms = script->replicas_ms,
-    };
-    control_script_replicated(control, &what, script_ended, call);
+    control_script(control, script->database, script->script, (int)script->key_count, (int)script->argument_count,
+                   arguments, lengths, script_ended, call);
 }

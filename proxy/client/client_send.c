@@ -136,7 +136,7 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
     struct slice bytes = request->sent;
     bool sent;
 
-    if (client->service->cluster != NULL && !client->service->cluster->is_by_key && route->expected != NULL &&
+    if (client->service->cluster != NULL && route->expected != NULL &&
         !route->subscribes && is_subscription(route->expected)) {
         client_note_channels(client, route->expected, bytes);
     }
@@ -158,7 +158,6 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
         if (route->expected == NULL) {
             route->expected = expected_reply_take(client->service, EXPECT_NOTHING);
         }
-        bool withholds = client->withholds && client->held != NULL;
         if (client->held != NULL) {
             chain_sent(client->service->chain, client->held, lane->id, reactor_now(client->service->reactor));
         }
@@ -166,11 +165,6 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
                    ? send_run(client, lane, bytes.data, bytes.length, 1, route->expected, client->held)
                    : client_out_of_memory(client);
         client->held = NULL;
-        if (sent && withholds && !client_withhold(client, client->last)) {
-            /* It has gone with the run. */
-            route->expected = NULL;
-            sent = false;
-        }
     }
     if (sent) {
         session_request_sent(client, route);

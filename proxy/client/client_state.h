@@ -93,7 +93,6 @@ struct expected_reply {
     bool keeps_lane;          /* of WAIT: if it is accepted */
     bool has_hidden_text;     /* credentials that cannot be kept */
     uint32_t credentials;     /* so many were given */
-    struct client_withheld *withheld; /* the reply waits for a policy; NULL: it does not */
 };
 
 #endif

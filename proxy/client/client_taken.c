@@ -65,7 +65,6 @@ struct run *client_take_out(struct client *client, struct run *run, struct run *
     run->kept = kept;
     run->expected = NULL;
     run->policy_record = NULL;
-    client_withheld_follow(taken);
     client->sent_runs++;
     client_push_ended(client);
     return client->state != CLIENT_CLOSED ? taken : NULL;
@@ -98,7 +97,6 @@ void client_answer_taken(struct client *client, struct run *run, struct slice er
     }
     client_measure_lost(client, run, 1);
     run->reply_bytes = error.length;
-    client_withheld_let_go(run);
     client_end_policies(client, run, POLICY_OUTCOME_REPLY, &reply);
     run->answered = 1;
     if (!client_add_text(client, run, error.data, error.length)) {

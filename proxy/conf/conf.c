@@ -421,7 +421,6 @@ void conf_check_all(struct conf_reading *reading)
     if (reading->faults->count == 0) {
         conf_check_beside(reading);
         conf_check_rules_reads(reading);
-        conf_check_rules_places(reading);
     }
     if (reading->faults->count == 0 && !reading->has_tls) {
         conf_make_tls(reading);
@@ -434,7 +433,6 @@ void conf_check_all(struct conf_reading *reading)
         conf_warn_of_reads(reading);
         conf_warn_of_listeners(reading);
         conf_warn_of_rules(reading);
-        conf_warn_of_rules_places(reading);
         conf_warn_of_users(reading);
     }
 }

@@ -258,9 +258,6 @@ const char *conf_server_name(const struct conf *server);
 /* Whether some requests are answered by replicas, if there are any: by the option reads of the server, or by rules. */
 bool conf_reads_replicas(const struct conf *server);
 
-/* The number of the server of that name among those of the process; conf_server_count() if there is none. */
-size_t conf_server_find(const struct conf *process, const char *name);
-
 /* The address of Headgate's own, as text, to which who connects to that one would get; NULL if to none. */
 const char *conf_own_address(const struct conf *conf, const struct sockaddr *to);
 
@@ -335,8 +332,5 @@ void conf_settings(const struct conf *process, void (*report)(void *context, con
 /* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. Rules
  * are always those of new_conf. */
 struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf);
-/* Whether the rules of that may go by its servers: a file may be sound that says of them what only a restart makes
- * true. False: faults says why not. */
-bool conf_check_merged(const struct conf *merged, struct conf_faults *faults);
 
 #endif

@@ -134,6 +134,16 @@ static const struct conf_option *nearest_option(const struct conf_section *secti
     return conf_is_like(name, nearest->name) ? nearest : NULL;
 }
 
+static const struct conf_former *find_former(const struct conf_section *section, const char *name)
+{
+    const struct conf_former *former = section->former;
+
+    while (former != NULL && former->name != NULL && strcasecmp(former->name, name) != 0) {
+        former++;
+    }
+    return former != NULL && former->name != NULL ? former : NULL;
+}
+
 /* What is not even a word may be a part of a value that stands on a line of its own. */
 static bool is_word(const char *name)
 {
@@ -148,12 +158,14 @@ void conf_fault_unknown_option(struct conf_reading *reading, const char *name)
     size_t length = strcspn(name, CONF_BLANKS "=");
     char *first = conf_copy(name, length);
     const struct conf_option *nearest = nearest_option(reading->part->section, first);
+    const struct conf_former *former = find_former(reading->part->section, first);
     bool is_shown = nearest != NULL || is_word(first);
-    char *expected = nearest != NULL ? conf_format("a known option, perhaps \"%s\"", nearest->name)
-                                     : conf_format("one of the options in conf/headgate.ini");
+    char *expected = former != NULL    ? conf_format("%s", former->instead)
+                     : nearest != NULL ? conf_format("a known option, perhaps \"%s\"", nearest->name)
+                                       : conf_format("one of the options in conf/headgate.ini");
 
     conf_fault_option(reading, reading->part, reading->line, is_shown ? first : CONF_SECRET_SHOWN, CONF_SECRET_SHOWN,
-                      "unknown option", expected);
+                      former != NULL ? "is an option no more" : "unknown option", expected);
     free(expected);
     explicit_bzero(first, length);
     free(first);

@@ -17,7 +17,6 @@
  *   conf_tls.c      certificates and keys, from the files that options name
  *   conf_server.c   servers: who says what, which rules concern whom, and what each goes by
  *   conf_reads.c    reading from replicas
- *   conf_places.c   rules that send keys to another server
  *   conf_beside.c   rules beside others: what contradicts, and what can hardly be meant
  *   conf_listener.c listeners: their section, and their addresses against all others
  *   networks.c      lists of networks
@@ -168,12 +167,6 @@ static inline struct conf_walk conf_walk_start(const struct conf_reading *readin
 
 /* The next server; false: there are no more. */
 bool conf_next_place(const struct conf_reading *reading, struct conf_walk *walk, struct conf_place *place);
-
-/* ---- conf_places.c ---- */
-
-/* What of rules that send keys to another server cannot be, once each is sound by itself; and what does nothing. */
-void conf_check_rules_places(struct conf_reading *reading);
-void conf_warn_of_rules_places(struct conf_reading *reading);
 
 /* ---- conf_faults.c ---- */
 

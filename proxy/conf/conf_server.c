@@ -331,16 +331,6 @@ const struct conf *conf_server_at(const struct conf *process, size_t index)
     return process->servers[index];
 }
 
-size_t conf_server_find(const struct conf *process, const char *name)
-{
-    size_t index = 0;
-
-    while (index < process->server_count && strcmp(conf_server_name(process->servers[index]), name) != 0) {
-        index++;
-    }
-    return index;
-}
-
 const char *conf_server_name(const struct conf *server)
 {
     return *server->server_name != '\0' ? server->server_name : CONF_SERVER_DEFAULT;

@@ -73,6 +73,11 @@ extern const size_t conf_option_count;
 /* Of the NAME in [section:NAME], in bytes. */
 #define CONF_RULE_NAME_MAX 32
 
+/* An option of former versions, and what there is in its place. */
+struct conf_former {
+    const char *name, *instead;
+};
+
 /* A section of the file and the structure that it fills. */
 struct conf_section {
     const char *name;
@@ -101,8 +106,8 @@ struct conf_section {
     const char *(*by_address)(const struct conf_rule *rule);
     /* May be NULL: never. Whether the rule has requests answered by replicas, whatever the server's option reads is. */
     bool (*reads_replicas)(const struct conf_rule *rule);
-    /* May be NULL: none. The server of the process to which the rule sends keys; "" for none. */
-    const char *(*sends_to)(const struct conf_rule *rule);
+    /* Options that it had once, up to one without a name; NULL: none. */
+    const struct conf_former *former;
 };
 
 /* [headgate]; its values are struct conf. */
@@ -180,9 +185,6 @@ const struct conf_rule *conf_rules_first(const struct conf_rule *list, const str
 
 /* The first of the list that takes scripts in the Redis of the clients; NULL if none does. */
 const struct conf_rule *conf_rules_with_scripts(const struct conf_rule *list);
-
-/* The server to which a rule sends keys; "" for none. */
-const char *conf_rule_sends_to(const struct conf_rule *rule);
 
 /* Whether they are the same place, whatever is spoken there and as whom. */
 bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);

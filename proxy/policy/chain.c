@@ -18,7 +18,6 @@ static void compile_interests(struct chain *chain)
         chain->wants_any = chain->wants_any || (interest->wanted & ~chain->ignoring) != 0;
         chain->measures = chain->measures || interest->tag != POLICY_TAG_NONE;
     }
-    chain->sends_keys = chain_find_senders(chain);
     chain_ask_observers(chain);
 }
 

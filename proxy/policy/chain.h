@@ -55,9 +55,6 @@ enum policy_translation chain_translate(struct chain *chain, struct policy_reque
                                         enum policy_server_has server, struct slice *frame,
                                         struct policy_decision *decision);
 
-/* The place of the server of the process where the key is; 0: it is where the client is. */
-size_t chain_server_of(const struct chain *chain, struct slice key);
-
 /* Whether a router says who answers the request, which is whole: *reads is set then. */
 bool chain_route_reads(const struct chain *chain, const struct policy_request *request, enum conf_reads *reads);
 
@@ -86,10 +83,6 @@ const struct chain_interest *chain_glance(const struct chain *chain, const struc
  */
 enum policy_verdict chain_ask(struct chain *chain, struct policy_request *request, struct policy_decision *decision,
                               struct chain_record **record);
-
-/* The reply to a request for which decision->withholds was set, and that was sent, is withheld: the policy gets that to
- * give it by. */
-void chain_withhold(struct chain_record *record, void *withheld);
 
 /* Ends a request: each policy that passed it gets its on_reply; the record is void afterwards. record may be NULL. */
 void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,

@@ -11,8 +11,6 @@ struct chain_record {
     uint32_t passed;  /* bit n: gate n passed it and is owed an on_reply */
     uint32_t holding; /* 1 + the gate that holds it, or waits for more of it; 0: none does */
     uint32_t holds;
-    uint32_t withholder; /* 1 + the gate that has the reply withheld; 0: none does */
-    void *withheld;      /* for it, once it is known */
     uint64_t tickets[POLICIES_MAX];
 };
 
@@ -39,8 +37,6 @@ static struct chain_record *record_take(struct chain *chain, const struct policy
         record->passed = 0;
         record->holding = 0;
         record->holds = 0;
-        record->withholder = 0;
-        record->withheld = NULL;
     }
     return record;
 }
@@ -266,9 +262,6 @@ static enum policy_verdict ask_gate(struct chain *chain, size_t n, struct policy
     if (verdict == POLICY_PASS && gate->hooks->on_reply != NULL) {
         record->passed |= bit;
     }
-    if (decision->withholds && record->withholder == 0) {
-        record->withholder = (uint32_t)n + 1;
-    }
     return verdict;
 }
 
@@ -311,11 +304,9 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
     }
     decision->rule = NULL;
     decision->drops_who_leaves = false;
-    decision->withholds = false;
     request->holds = (*record)->holds;
     request->received_us = (*record)->received_us;
     enum policy_verdict verdict = ask_all(chain, request, decision, *record);
-    decision->withholds = verdict == POLICY_PASS && (*record)->withholder != 0;
     count_verdict(chain, verdict);
     if ((*record)->passed == 0 && (*record)->holding == 0) {
         record_give(chain, *record);
@@ -325,11 +316,6 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
 }
 
 /* ---- how requests end ---- */
-
-void chain_withhold(struct chain_record *record, void *withheld)
-{
-    record->withheld = withheld;
-}
 
 void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,
                enum policy_outcome outcome, struct slice head, uint64_t length, int64_t now_us)
@@ -351,9 +337,7 @@ void chain_end(struct chain *chain, struct chain_record *record, const struct po
         size_t n = (size_t)__builtin_ctz(owed);
         const struct chain_gate *gate = &chain->gates[n];
         if (gate->hooks->on_reply != NULL) {
-            bool is_for_it = outcome == POLICY_OUTCOME_REPLY && record->withholder == n + 1;
             reply.ticket = record->tickets[n];
-            reply.withheld = is_for_it ? record->withheld : NULL;
             gate->hooks->on_reply(gate->instance, &reply);
         }
     }

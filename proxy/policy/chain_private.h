@@ -46,7 +46,6 @@ struct chain {
     size_t translator_count;
     struct chain_router routers[POLICIES_MAX];
     size_t router_count;
-    bool sends_keys; /* any of them sends keys to other servers */
     bool wants_any;
     bool measures;
     const struct chain_observer *measurer; /* NULL: none of them can */
@@ -87,7 +86,5 @@ uint32_t chain_find_translator(const struct chain *chain, const struct command *
 
 /* Bit n: router n may say who answers requests of the command. */
 uint32_t chain_find_routers(const struct chain *chain, const struct command *command);
-/* Whether any of them sends keys elsewhere. */
-bool chain_find_senders(const struct chain *chain);
 
 #endif

@@ -1,4 +1,4 @@
-/* The routers of a chain, which say who answers a request, and where keys are. */
+/* The routers of a chain, which say who answers a request. */
 #include "policy/chain_private.h"
 
 uint32_t chain_find_routers(const struct chain *chain, const struct command *command)
@@ -22,24 +22,4 @@ bool chain_route_reads(const struct chain *chain, const struct policy_request *r
         is_said = router->hooks->reads(router->instance, request, reads);
     }
     return is_said;
-}
-
-bool chain_find_senders(const struct chain *chain)
-{
-    bool sends = false;
-
-    for (size_t n = 0; n < chain->router_count; n++) {
-        sends = sends || chain->routers[n].hooks->sends_keys(chain->routers[n].instance);
-    }
-    return sends;
-}
-
-size_t chain_server_of(const struct chain *chain, struct slice key)
-{
-    size_t server = 0;
-
-    for (size_t n = 0; n < chain->router_count && server == 0 && chain->sends_keys; n++) {
-        server = chain->routers[n].hooks->server_of(chain->routers[n].instance, key);
-    }
-    return server;
 }

@@ -111,9 +111,6 @@ struct policy_decision {
     /* HOLD: a client that ends its stream meanwhile is closed, and what it waits for is not done. false, as it is
      * given: that is done for nobody, as is what Redis has received. */
     bool drops_who_leaves;
-    /* PASS: the reply is not to reach the client before the policy has looked at it, and given it: see give_reply() of
-     * struct policy_host. false, as it is given. */
-    bool withholds;
     /* The rule that refuses, of the policy's own memory. NULL, as it is given: a REPLY is an answer and no refusal, and
      * a CLOSE no rule's doing. */
     const char *rule;
@@ -135,9 +132,6 @@ struct policy_reply {
     int64_t received_us; /* of the request */
     int64_t now_us;
     uint64_t ticket;
-    /* Redis answered, and the reply was withheld for this policy: for give_reply(), which it owes from now on. NULL:
-     * it was not; also where it could not be. */
-    void *withheld;
 };
 
 /* What a gate is told of a request that it passed, before its reply. */
@@ -260,11 +254,6 @@ struct policy_script {
     size_t argument_count;         /* up to POLICY_SCRIPT_ARGUMENTS_MAX */
     size_t key_count;
     int64_t database; /* in which it runs */
-    /* Not 0: it is run on a connection of its own, and replies 1 or more if it has written something. Then so many
-     * replicas are waited for (WAIT) that have it, for that time at most. What done is told is how many have; 0 if the
-     * script has replied otherwise. Not with a server of the policy's own. */
-    uint32_t replicas;
-    int64_t replicas_ms;
     struct policy_server *server; /* on which; NULL: on the Redis of the clients */
     policy_script_done *done;
     void *context; /* of done */
@@ -306,10 +295,6 @@ struct policy_host {
     /* Asks again about a request that is on hold, at the end of this loop iteration. holder: as in struct
      * policy_request. */
     void (*resume)(void *context, void *holder);
-    /* Gives the client a reply that was withheld, in its place among the others: Redis' own (text.data is NULL), nil
-     * as the client's protocol says it (empty), or a text, valid in RESP2 and RESP3. Once for each; harmless if the
-     * client has gone since. */
-    void (*give_reply)(void *context, void *withheld, struct slice text);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
     /*
@@ -347,9 +332,6 @@ struct policy_host {
     void (*inform)(void *context, const char *rule, const char *text);
     /* Tells the policies that listen what happened; see policy_tell(). */
     void (*happened)(void *context, const struct policy_event *event);
-    /* The place among the servers of the process of that name, 1 or more; 0: it is the one that the instance is for, or
-     * there is none. For start() and reload(). */
-    size_t (*find_server)(void *context, const char *name);
     /* Whether any policy listens; changes with a reload only. */
     bool listens;
     /* The time of this loop iteration, as in struct policy_request. */
@@ -518,19 +500,13 @@ struct policy_translator {
                                          struct policy_decision *decision);
 };
 
-/* A router says who answers a part of the requests that only read, where replicas are known; and which keys are at
- * another server of the process. */
+/* A router says who answers a part of the requests that only read, where replicas are known. */
 struct policy_router {
     /* Whether it may say so of a request of a command (NULL: one that Headgate does not know). Asked as wants() is. */
     bool (*routes)(void *instance, const struct command *command);
     /* Asked about whole requests of such commands once all gates have let them through, as often as they are looked at.
      * True: *reads says who; the routers behind this one are not asked. */
     bool (*reads)(void *instance, const struct policy_request *request, enum conf_reads *reads);
-    /* Whether it sends any keys elsewhere. Asked as wants() is. */
-    bool (*sends_keys)(void *instance);
-    /* The place of the server where the key is, by find_server(); 0: it says nothing of that key. The same for all
-     * clients and commands, as a key is in one place. */
-    size_t (*server_of)(void *instance, struct slice key);
 };
 
 #define POLICY_RULE_COUNTERS_MAX 8

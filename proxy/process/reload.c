@@ -111,24 +111,6 @@ static void count_failure(struct reload *reload)
     }
 }
 
-/* NULL: the file cannot be put in force. */
-static struct conf *read_anew(struct reload *reload, struct conf_faults *faults)
-{
-    struct conf *fresh = reload_read(reload->path, reload->policies, faults);
-
-    if (fresh == NULL) {
-        return NULL;
-    }
-    struct conf *merged = conf_merge_reloadable(reload->conf, fresh);
-    bool is_sound = conf_check_merged(merged, faults);
-    conf_free(merged);
-    if (!is_sound) {
-        conf_free(fresh);
-        return NULL;
-    }
-    return fresh;
-}
-
 char *reload_now(struct reload *reload, char **changes, void (*taken)(void *context), void *taken_context)
 {
     struct conf_faults faults;
@@ -138,7 +120,7 @@ char *reload_now(struct reload *reload, char **changes, void (*taken)(void *cont
         return conf_format("the last reload is still under way; try again\n");
     }
     supervisor_reloading(reload->supervisor);
-    struct conf *fresh = read_anew(reload, &faults);
+    struct conf *fresh = reload_read(reload->path, reload->policies, &faults);
     if (fresh == NULL) {
         char *text = reload_report_log_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");

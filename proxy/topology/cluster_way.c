@@ -191,26 +191,6 @@ static struct cluster_way *way_new(struct cluster_ways *ways, const char *host, 
     return way;
 }
 
-struct cluster_way *cluster_ways_add(struct cluster_ways *ways, size_t number, const struct upstream_settings *settings)
-{
-    struct cluster_way *way = make_room(ways, number + 1) ? calloc(1, sizeof *way) : NULL;
-
-    if (way == NULL) {
-        return NULL;
-    }
-    way->number = number;
-    way->is_known = true;
-    snprintf(way->text, sizeof way->text, "%s", settings->lane.target_text);
-    way->upstream = upstream_new(ways->reactor, ways->runs, settings, now_ready, ways);
-    if (way->upstream == NULL) {
-        free(way);
-        return NULL;
-    }
-    ways->ways[number] = way;
-    ++*ways->changes;
-    return way;
-}
-
 static void way_free(struct cluster_ways *ways, struct cluster_way *way)
 {
     if (way->replicas != NULL) {
@@ -481,7 +461,7 @@ void cluster_ways_free(struct cluster_ways *ways)
 void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_settings *settings)
 {
     ways->settings = *settings;
-    for (size_t i = 0; i < ways->count && !ways->is_by_key; i++) {
+    for (size_t i = 0; i < ways->count; i++) {
         if (ways->ways[i] != NULL) {
             struct upstream_settings own = settings_of(ways, ways->ways[i]);
             upstream_reconfigure(ways->ways[i]->upstream, &own);
@@ -557,10 +537,8 @@ static void give_up(struct cluster_ways *ways)
 
 void cluster_ways_tick(struct cluster_ways *ways)
 {
-    if (!ways->is_by_key) {
-        give_up(ways);
-        upstream_give_up_silent(ways->home, true, SILENT_US);
-    }
+    give_up(ways);
+    upstream_give_up_silent(ways->home, true, SILENT_US);
     for (size_t i = 0; i < ways->count; i++) {
         struct cluster_way *way = ways->ways[i];
         if (way != NULL) {

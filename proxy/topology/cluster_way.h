@@ -30,7 +30,6 @@ struct cluster_way {
 };
 
 struct cluster_ways {
-    bool is_by_key; /* no cluster: they are to other servers of the process, which have the keys that rules say */
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *home;             /* whose profiles have counterparts at the ways */
@@ -72,10 +71,6 @@ struct cluster_ways_parts {
 
 /* settings is copied, its texts are not. NULL when memory is short. */
 struct cluster_ways *cluster_ways_new(const struct cluster_ways_parts *parts, const struct upstream_settings *settings);
-/* A way of that number to another server, with these settings, whose texts are not copied; NULL when memory is short.
- * Where it is, the caller tells the upstream. The ways must be by key. */
-struct cluster_way *cluster_ways_add(struct cluster_ways *ways, size_t number,
-                                     const struct upstream_settings *settings);
 /* Closes all lanes; before the home upstream. */
 void cluster_ways_free(struct cluster_ways *ways);
 void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_settings *settings);

@@ -57,23 +57,4 @@ void control_script(struct control *control, int64_t database, const struct scri
                     int argument_count, const char *const *arguments, const size_t *lengths, control_callback *callback,
                     void *context);
 
-/*
- * Runs a script on a connection of its own, at the node of its first key, and waits there until so many replicas have
- * what it has written: WAIT, for that time at most. The script's reply is to be an integer, 0 if it has written
- * nothing: then nothing is waited for, and 0 is the reply. Else the reply is how many replicas have it.
- */
-struct control_replicated {
-    const struct script *script;
-    int64_t database;
-    int key_count;
-    int argument_count;
-    const char *const *arguments; /* copied, as the lengths */
-    const size_t *lengths;
-    uint32_t replicas;
-    int64_t wait_ms;
-};
-
-void control_script_replicated(struct control *control, const struct control_replicated *what,
-                               control_callback *callback, void *context);
-
 #endif

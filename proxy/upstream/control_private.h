@@ -1,5 +1,4 @@
-/* What the files of the control share: control.c, control_replicated.c, for what replicas are to have, and
- * control_keys.c. */
+/* What the files of the control share: control.c and control_keys.c. */
 #ifndef HEADGATE_CONTROL_PRIVATE_H
 #define HEADGATE_CONTROL_PRIVATE_H
 

@@ -11,7 +11,6 @@
 /* How long an unused lane keeps the name of its last client. */
 #define NAME_PATIENCE_US ((int64_t)1000000)
 /* How often another server is tried again with credentials that it has refused. */
-#define REFUSED_AGAIN_US ((int64_t)5000000)
 
 /* ---- what lanes tell ---- */
 
@@ -210,22 +209,12 @@ static void forget_name(struct lane *lane, int64_t now)
     }
 }
 
-/* At another server no client authenticates for itself, so nobody else would find out that it takes them now. */
-static void try_refused_again(struct upstream *upstream, int64_t now)
-{
-    if (upstream->settings.is_elsewhere && now - upstream->tried_us >= REFUSED_AGAIN_US) {
-        upstream->tried_us = now;
-        upstream_forget_refusals(upstream);
-    }
-}
-
 void upstream_tick(struct upstream *upstream)
 {
     int64_t now = reactor_now(upstream->reactor);
     struct lane *lane = LIST_FIRST(&upstream->lanes);
 
     upstream_look_if_due(upstream);
-    try_refused_again(upstream, now);
     upstream_tend_parked(upstream);
     upstream_tend_renewals(upstream);
     while (lane != NULL) {

@@ -77,7 +77,6 @@ struct upstream_settings {
      * who could authenticate. */
     bool serves_clients;
     bool says_readonly; /* its lanes go to a replica of a cluster, which answers reads only to who says that it may */
-    bool is_elsewhere;  /* another server: who has the default credentials of the one has those of the other there */
     bool is_aside;      /* it is one of several ways: whether Redis can be reached is not told by this one */
     /* Of a node of a cluster: counts up when requests to come may find another lane than those under way. NULL: nobody
      * wants to know. */

@@ -63,7 +63,6 @@ struct upstream {
     struct stats look_stats;        /* … and where it is counted, so that it is not taken for a lane */
     bool look_wanted;
     int64_t looked_us; /* when the last one began */
-    int64_t tried_us;  /* when refused credentials were last given another chance */
     bool reachable;    /* what was logged last */
     bool told;         /* whether anything was logged yet */
 };

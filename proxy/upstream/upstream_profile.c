@@ -139,30 +139,8 @@ bool profile_set_password(struct profile *profile, const char *password)
 
 /* ---- the same at the nodes of a cluster ---- */
 
-/* What the counterpart is to be like. At another server the configuration has other credentials for who has none of
- * his own; those of clients are tried as they are. */
-static struct profile wanted_at(const struct profile *profile, const struct upstream *upstream)
-{
-    const struct profile *base = upstream->base;
-    struct profile wanted = *profile;
-
-    if (upstream->settings.is_elsewhere) {
-        bool is_default = profile->is_default || profile_same_credentials(profile, profile->upstream->base);
-        wanted.user = is_default ? base->user : profile->user;
-        wanted.password = is_default ? base->password : profile->password;
-        wanted.generation = is_default ? base->generation : profile->generation;
-        wanted.needs_password = is_default && base->needs_password;
-        wanted.refused = false;
-        wanted.granted = 0;
-        wanted.denied = 0;
-    }
-    return wanted;
-}
-
 struct profile *profile_make_at(struct profile *profile, struct upstream *upstream, size_t number)
 {
-    const struct profile wanted = wanted_at(profile, upstream);
-
     if (number >= profile->elsewhere_count) {
         size_t count = number + 8;
         struct profile **longer = realloc(profile->elsewhere, count * sizeof(struct profile *));
@@ -173,7 +151,7 @@ struct profile *profile_make_at(struct profile *profile, struct upstream *upstre
         profile->elsewhere = longer;
         profile->elsewhere_count = count;
     }
-    profile->elsewhere[number] = profile_get(upstream, &wanted);
+    profile->elsewhere[number] = profile_get(upstream, profile);
     if (profile->elsewhere[number] != NULL) {
         profile_join(profile->elsewhere[number]);
     }

@@ -1,6 +1,5 @@
 #include "worker/worker.h"
 #include "worker/worker_cluster.h"
-#include "worker/worker_routes.h"
 #include "worker/worker_scripts.h"
 #include "worker/worker_settings.h"
 
@@ -56,7 +55,7 @@ static struct upstream_settings upstream_settings(struct worker *worker, const s
 {
     struct upstream_settings settings = worker_upstream_settings(conf, worker->index, &worker->stats, &worker->cluster);
 
-    if (worker->cluster.ways != NULL || worker_routes_are_wanted(conf)) {
+    if (worker->cluster.ways != NULL) {
         settings.changes = &worker->cluster.changes;
     }
     return settings;
@@ -69,8 +68,6 @@ static struct worker_cluster_parts cluster_parts(struct worker *worker)
         .runs = &worker->runs,
         .home = worker->upstream,
         .control = worker->control,
-        .worker = worker->index,
-        .stats = &worker->stats,
         .want_map = worker->parts.want_map,
         .pool = worker->parts.pool,
     };
@@ -552,10 +549,9 @@ static void run_reconfigure(struct message *message)
     struct conf_message *order = (struct conf_message *)(void *)message;
     struct upstream_settings upstream = upstream_settings(order->worker, order->conf);
     struct client_settings clients = worker_client_settings(order->conf);
-    const struct worker_cluster_parts cluster = cluster_parts(order->worker);
 
     upstream_reconfigure(order->worker->upstream, &upstream);
-    worker_cluster_reconfigure(&order->worker->cluster, &cluster, order->conf, &upstream);
+    worker_cluster_reconfigure(&order->worker->cluster, order->conf, &upstream);
     client_service_reconfigure(order->worker->clients, &clients, order->conf->rules, order->admission);
     admission_release(order->admission);
     worker_scripts_reconfigure(&order->worker->scripts, order->conf);

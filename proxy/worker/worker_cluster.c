@@ -1,5 +1,4 @@
 #include "worker/worker_cluster.h"
-#include "worker/worker_routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +115,7 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
         return cluster->replicas != NULL;
     }
     if (!worker_cluster_is_wanted(conf)) {
-        return worker_routes_follow(cluster, parts, conf, settings);
+        return true;
     }
     cluster->conf = conf;
     cluster->want_map = parts->want_map;
@@ -127,13 +126,10 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
     return cluster->ways != NULL;
 }
 
-void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
-                                const struct conf *conf, const struct upstream_settings *settings)
+void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct conf *conf,
+                                const struct upstream_settings *settings)
 {
     cluster->conf = conf;
-    if (conf->upstream.topology == CONF_TOPOLOGY_SINGLE && !worker_routes_follow(cluster, parts, conf, settings)) {
-        abort();
-    }
     if (cluster->ways != NULL) {
         cluster_ways_reconfigure(cluster->ways, settings);
     }
@@ -180,7 +176,6 @@ void worker_cluster_close(struct worker_cluster *cluster)
         cluster_ways_free(cluster->ways);
         cluster->ways = NULL;
     }
-    worker_routes_close(cluster);
     if (cluster->replicas != NULL) {
         replica_ways_free(cluster->replicas);
         cluster->replicas = NULL;

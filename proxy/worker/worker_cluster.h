@@ -8,8 +8,7 @@
 #include "upstream/control.h"
 
 struct worker_cluster {
-    struct cluster_ways *ways;      /* NULL: there is no cluster, and no rule has sent keys to other servers */
-    struct worker_routes *routes;   /* to these; NULL: there are none */
+    struct cluster_ways *ways;      /* NULL: there is no cluster */
     struct replica_ways *replicas;  /* behind sentinels; NULL: there are none */
     uint64_t changes;               /* counted by the ways and by the home upstream */
     const struct conf *conf;        /* in force */
@@ -25,8 +24,6 @@ struct worker_cluster_parts {
     struct run_pool *runs;
     struct upstream *home;
     struct control *control;
-    size_t worker; /* its number */
-    struct stats *stats;
     void (*want_map)(void *pool);
     void *pool;
 };
@@ -41,8 +38,8 @@ void worker_cluster_tick(struct worker_cluster *cluster);
 bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
                          const struct conf *conf, const struct upstream_settings *settings);
 /* Another configuration is in force; before the clients go by it. */
-void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
-                                const struct conf *conf, const struct upstream_settings *settings);
+void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct conf *conf,
+                                const struct upstream_settings *settings);
 /* Calls visit for each lane to a node. */
 void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(void *context, struct lane *lane),
                                 void *context);

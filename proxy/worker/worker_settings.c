@@ -69,6 +69,5 @@ struct client_settings worker_client_settings(const struct conf *conf)
                 .most = (uint32_t)conf->tls_handshakes},
         .servers = common_settings(conf),
         .resolve_every = conf->resolve_every,
-        .process = conf->process,
     };
 }

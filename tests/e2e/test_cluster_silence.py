@@ -216,20 +216,3 @@ def test_who_cannot_be_told_is_closed(make_headgate):
         client.request(*reply("OFF"))
         client.request("SET", f"{{{tag_of(500)}}}key", 1)
         client.assert_closed()
-
-
-def test_keys_at_another_server(make_headgate, make_redis):
-    rules = "[route:geo]\nkeys = geo:*\nserver = geo\n"
-    several = Several(make_headgate, {"geo": make_redis()}, rules, default=make_redis(), pool="shared")
-    client = several.connect("default")
-    keys = ("a", "geo:a", "b", "geo:b")
-    for key in keys * 2:
-        client.request(*reply("SKIP"))
-        client.request("INCR", key)
-    client.request(*reply("OFF"))
-    for key in keys:
-        client.request("INCR", key)
-    assert client(*reply("ON")) == OK
-    assert [client("GET", key) for key in keys] == [b"3"] * 4
-    with several.redis["geo"].connect() as direct:
-        assert direct("GET", "geo:a") == b"3"

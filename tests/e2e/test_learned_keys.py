@@ -287,36 +287,6 @@ def test_who_may_ask(make_headgate, cluster, headgates, clients):
     assert sum(counts) == (headgates == "-command") + (headgates == clients == "-command"), logged
 
 
-# ---- keys at another server of the process ----
-
-
-@pytest.fixture
-def several(make_headgate, make_redis):
-    """Both have the module."""
-    assert MODULE.exists(), f"no {MODULE}: build it, or name it in HEADGATE_KEYED_MODULE"
-    load = ("--loadmodule", str(MODULE))
-    rules = "[route:geo]\nkeys = geo:*\nserver = geo\n"
-    return Several(make_headgate, {"geo": make_redis(*load)}, rules, default=make_redis(*load), pool="shared")
-
-
-def test_they_say_which_server(several):
-    client = several.connect("default")
-    pipeline, wanted = [], []
-    for number in range(10):
-        for key in ("geo:a", "a"):
-            pipeline += [("SET", key, 10 * number), ("KEYED.INCR", "x", "KEY", key), ("INCR", key)]
-            wanted += [OK, 10 * number + 1, 10 * number + 2]
-    assert client.pipeline(pipeline) == wanted
-    for name, key in (("geo", "geo:a"), ("default", "a")):
-        with several.redis[name].connect() as direct:
-            assert direct("KEYS", "*") == [key.encode()]
-    assert client("KEYED.FOUND", "KEY", "geo:a", "KEY", "a").startswith(b"CROSSSLOT")
-    assert client("KEYED.SUB", "GET", "geo:a") == 3 and client("KEYED.SUB", "LIST") == 2
-    transaction = [("MULTI",), ("KEYED.INCR", "KEY", "geo:a"), ("GET", "geo:a"), ("EXEC",)]
-    assert client.pipeline(transaction) == [OK, QUEUED, QUEUED, [93, b"93"]]
-    assert several.stat("keys_asked_total") == 24
-
-
 def test_a_lone_redis_is_not_asked(make_headgate, make_redis, pool):
     redis = make_redis("--loadmodule", str(MODULE))
     headgate = make_headgate(redis, pool=pool)

@@ -128,7 +128,7 @@ def test_stats(make, redis):
         for name in (
             "acquired_total held renewals_total deferred_total failures_total healed_total released_total unseen_total"
             " lost_gone_total lost_taken_total lost_persisted_total lost_shortened_total lost_type_total"
-            " lost_unreachable_total owner_gone_total max_hold_total dropped_total confirmed_total unconfirmed_total"
+            " lost_unreachable_total owner_gone_total max_hold_total dropped_total"
         ).split()
     }
     assert not counters(headgate)

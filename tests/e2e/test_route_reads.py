@@ -226,6 +226,8 @@ def check(tmp_path, text):
     (
         ("[route:a]\nkeys = a:*\n", "does not say who answers"),
         ("[route:a]\nreads = sometimes\n", "sometimes"),
+        ("[route:a]\nreads = master\nserver = geo\n", "server = ********: is an option no more; expected a listen of"),
+        ("[lease:a]\nkeys = a:*\nconfirm = 1\n", "confirm = ********: is an option no more; expected WAIT"),
         ("[route:a]\nreads = master\nclients = web\n", "is none of ip:ADDRESS"),
         ("[route:a]\nreads = master\ncommands = gte\n", "is no command"),
         ("[route:a]\nreads = master\nservers = other\n", "other"),

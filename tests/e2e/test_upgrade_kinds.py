@@ -49,32 +49,6 @@ def test_each_request_is_on_record_once(make_line, redis, threads):
     assert (sums["count"], sums["hist"]) == (sent + 9, sent + 9), sums
 
 
-# ---- keys at another server ----
-
-
-def test_keys_at_another_server(make_line, make_redis):
-    geo, port = make_redis(), free_port()
-    line = make_line(
-        f"[server:geo]\nlisten = 127.0.0.1:{port}\nupstream = {geo.url}\n"
-        "[route:geo]\nkeys = geo:*\nserver = geo\n"
-    )  # fmt: skip
-    clients = [line.headgate.connect()]
-    for number in range(3):
-        for client in clients:
-            assert client("INCR", "geo:n") and client("INCR", "n")
-            assert client.pipeline([("MULTI",), ("INCR", "geo:n"), ("EXEC",)])[:2] == [OK, QUEUED]
-        if number < 2:
-            # A transaction that is open meanwhile stays with its process.
-            assert [clients[0]("MULTI"), clients[0]("INCR", "geo:n")] == [OK, QUEUED]
-            line.upgrade()
-            assert len(clients[0]("EXEC")) == 1
-            clients.append(line.headgate.connect())
-    with geo.connect() as direct:
-        assert direct("GET", "geo:n") == b"14" and direct("EXISTS", "n") == 0
-    with Client(("127.0.0.1", port)) as direct:
-        assert direct("GET", "geo:n") == b"14"
-
-
 # ---- identities ----
 
 

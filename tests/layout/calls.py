@@ -4,7 +4,7 @@ import re
 
 # Files that need each other, by folder. No file joins them, and no others come to be.
 KNOTS = {
-    "proxy/client": [{"client_answer.c", "client_reply.c", "client_spread.c"}, {"client_cluster.c", "client_elsewhere.c"}],
+    "proxy/client": [{"client_answer.c", "client_reply.c", "client_spread.c"}],
     "proxy/conf": [
         {"conf_address.c", "conf_topology.c", "conf_url.c"},
         {"conf_faults.c", "conf_files.c", "conf_modes.c", "conf_sources.c"},
@@ -13,7 +13,7 @@ KNOTS = {
     "proxy/event": [{"handshaker.c", "reactor.c"}],
     "proxy/net": [{"connection.c", "connection_secure.c"}],
     "proxy/topology": [{"sentinel.c", "sentinel_check.c", "sentinel_source.c"}],
-    "proxy/worker": [{"worker_cluster.c", "worker_routes.c", "worker_settings.c"}],
+    "proxy/worker": [{"worker_cluster.c", "worker_settings.c"}],
 }
 
 # Whoever finds that a client cannot go on calls this one, which lets go of all that the client has.

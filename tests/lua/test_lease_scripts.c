@@ -64,36 +64,6 @@ Test(lease_heal, heals_in_real_time)
                   "renewed");
 }
 
-/* ---- touches ---- */
-
-TestSuite(lease_touch, .init = start_redis, .fini = stop_redis, .timeout = 100);
-
-Test(lease_touch, writes_to_what_the_token_owns_and_changes_nothing)
-{
-    struct runner runner = with_redis_clock("lease_touch");
-    struct keys two = {2, {"{a}1", "{a}2"}};
-
-    cr_assert_eq(release(&runner, &only_lock, owner("me")), 0, "gone");
-    cr_assert_eq(integer_of(ask("DBSIZE")), 0, "it was made");
-    tell(ask("SET lock other PX 60000"));
-    cr_assert_eq(release(&runner, &only_lock, owner("me")), 0, "another's");
-    tell(ask("SET lock me PXAT 99999999999999"));
-    cr_assert_eq(release(&runner, &only_lock, owner("m")), 0);
-    cr_assert_eq(release(&runner, &only_lock, owner("me")), 1);
-    int64_t moved = integer_of(ask("PEXPIRETIME lock")) - INT64_C(99999999999999);
-    cr_assert(moved >= -1 && moved <= 1, "by %lld ms", (long long)moved);
-    tell(ask("SET lock me"));
-    cr_assert_eq(release(&runner, &only_lock, owner("me")), 1, "for ever");
-    cr_assert_eq(integer_of(ask("PTTL lock")), NO_EXPIRY);
-    tell(ask("DEL lock"));
-    tell(ask("RPUSH lock me"));
-    cr_assert_eq(release(&runner, &only_lock, owner("me")), 0, "a list");
-    tell(ask("SET {a}1 me PX 60000"));
-    cr_assert_eq(release(&runner, &two, owner("me")), 0, "one of two");
-    tell(ask("SET {a}2 me PX 60000"));
-    cr_assert_eq(release(&runner, &two, owner("me")), 1, "both");
-}
-
 /* ---- releases ---- */
 
 Test(lease_release, deletes_only_what_holds_the_token)

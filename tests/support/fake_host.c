@@ -163,12 +163,6 @@ static void resume(void *context, void *holder)
     ((struct fake_client *)holder)->resumed = true;
 }
 
-static size_t find_server(void *context, const char *name)
-{
-    (void)context;
-    return strcmp(name, "first") == 0 ? 1 : strcmp(name, "second") == 0 ? 2 : 0;
-}
-
 /* ---- the host ---- */
 
 static struct conf *load_rules(const struct policy *policy, const char *text)
@@ -214,7 +208,6 @@ struct fake_host *fake_host_new(const struct policy *policy, const char *rules, 
             .look_at_peer = look_at_peer,
             .peer_has = peer_has,
             .happened = happened,
-            .find_server = find_server,
             .listens = true,
             .now_us = now,
             .wall_us = wall,
@@ -573,11 +566,6 @@ const char *fake_reads(struct fake_client *client, const char *text)
                    router->reads(instance_of(client), &made.request, &reads);
     unmake(&made);
     return is_said ? said[reads] : "unsaid";
-}
-
-size_t fake_server_of(struct fake_host *host, const char *key)
-{
-    return host->policy->router->server_of(host->workers[0].instance, slice_of(key));
 }
 
 /* ---- their ends ---- */

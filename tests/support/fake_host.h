@@ -147,9 +147,6 @@ const char *fake_translation(struct fake_client *client, const char *text, enum 
 /* Who is to answer a request that only reads: "unsaid", or as the option reads says it. */
 const char *fake_reads(struct fake_client *client, const char *text);
 
-/* The place of the server where a key is: 1 is "first", 2 "second"; 0: it is not said. */
-size_t fake_server_of(struct fake_host *host, const char *key);
-
 /* ---- scripts ---- */
 
 /* Of a call that was taken off the queue. */

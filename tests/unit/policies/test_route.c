@@ -74,32 +74,3 @@ Test(route, a_client_that_takes_a_name_and_a_reload)
     cr_expect_str_eq(fake_reads(client, "GET a"), "unsaid");
     fake_host_free(host);
 }
-
-#define SERVER(name, listen, upstream)                                                                                 \
-    "[server:" name "]\nlisten = 127.0.0.1:" listen "\nupstream = 127.0.0.1:" upstream "\n"
-#define SERVERS SERVER("here", "1", "2") SERVER("first", "3", "4") SERVER("second", "5", "6")
-
-Test(route, where_keys_are)
-{
-    struct fake_host *host = fake_host_new(&route_policy,
-                                           SERVERS "[route:reads]\nreads = replica\n"
-                                                   "[route:own]\nkeys = geo:own:*\nserver = here\n"
-                                                   "[route:geo]\nkeys = geo:* place:?\nserver = first\n"
-                                                   "[route:hot]\nkeys = hot:* geo:hot\nserver = second\n",
-                                           1);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "");
-
-    cr_expect(route_policy.router->sends_keys(host->workers[0].instance));
-    cr_expect_eq(fake_server_of(host, "geo:a"), 1);
-    cr_expect_eq(fake_server_of(host, "place:1"), 1);
-    cr_expect_eq(fake_server_of(host, "place:12"), 0);
-    cr_expect_eq(fake_server_of(host, "geo:own:a"), 0);
-    cr_expect_eq(fake_server_of(host, "geo:hot"), 1, "the first rule says so");
-    cr_expect_eq(fake_server_of(host, "hot:a"), 2);
-    cr_expect_eq(fake_server_of(host, ""), 0);
-    cr_expect_str_eq(fake_reads(client, "GET geo:a"), "replica");
-    fake_reload(host, SERVERS "[route:reads]\nreads = replica\n[route:own]\nkeys = geo:*\nserver = here\n");
-    cr_expect_not(route_policy.router->sends_keys(host->workers[0].instance));
-    cr_expect_eq(fake_server_of(host, "geo:a"), 0);
-    fake_host_free(host);
-}
