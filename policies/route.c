@@ -104,8 +104,7 @@ static bool covers(const struct conf_rule *earlier, const struct conf_rule *late
     bool all_commands = strcmp(first->commands, "*") == 0, all_keys = words_count(first->keys) == 0;
     bool same_kind = (first->reads == ROUTE_READS_MASTER) == (second->reads == ROUTE_READS_MASTER);
 
-    return words_count(first->clients) == 0 &&
-           (all_commands || strcmp(first->commands, second->commands) == 0) &&
+    return words_count(first->clients) == 0 && (all_commands || strcmp(first->commands, second->commands) == 0) &&
            (all_keys || (same_kind && match_keys_cover(first->keys, second->keys)));
 }
 

@@ -126,10 +126,10 @@ struct lease_worker {
     struct lease_rule *rules;
     size_t rule_count;
     LIST_HEAD(, lease_client) clients;
-    size_t searching;  /* clients whose process is still looked for */
-    uint64_t endings;  /* processes that had ended when this worker last looked for clients of such */
-    uint64_t searched; /* the last search that this worker has gone through */
-    size_t calls;      /* scripts under way */
+    size_t searching;          /* clients whose process is still looked for */
+    uint64_t endings;          /* processes that had ended when this worker last looked for clients of such */
+    uint64_t searched;         /* the last search that this worker has gone through */
+    size_t calls;              /* scripts under way */
     bool watching;             /* lease_watch() is at work */
     bool last_round;           /* the process ends: all leases are renewed once more */
     struct lease_lines losses; /* that were logged */

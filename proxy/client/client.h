@@ -33,7 +33,7 @@ struct client_settings {
     struct connection_security tls; /* of clients that speak it; its context may be none */
     /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
     struct upstream_settings servers;
-    int64_t resolve_every;      /* how often their names are looked up */
+    int64_t resolve_every; /* how often their names are looked up */
 };
 
 struct client_service;

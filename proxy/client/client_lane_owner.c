@@ -98,8 +98,8 @@ static void owner_reroute(void *owner)
     const struct cluster_ways *ways = client->service->cluster;
     const struct cluster_way *way;
 
-    if (ways == NULL || client->streaming ||
-        !client_cluster_find_waiting(client, client->exclusive, &way) || way == client->exclusive_way) {
+    if (ways == NULL || client->streaming || !client_cluster_find_waiting(client, client->exclusive, &way) ||
+        way == client->exclusive_way) {
         return;
     }
     struct profile *there = client_profile_at(client, way);

@@ -289,9 +289,9 @@ static bool may_move(struct client *client)
     struct session *session = &client->session;
     const struct session before = *session;
 
-    if (client->service->cluster == NULL || channels == NULL ||
-        !channels->names.is_whole || channels->names.used == 0 || client->state != CLIENT_OPEN ||
-        client->first != NULL || client->streaming || client->input_ended || client->service->draining ||
+    if (client->service->cluster == NULL || channels == NULL || !channels->names.is_whole ||
+        channels->names.used == 0 || client->state != CLIENT_OPEN || client->first != NULL || client->streaming ||
+        client->input_ended || client->service->draining ||
         before.channels != client_channel_list_count(&channels->names, 'c') ||
         before.patterns != client_channel_list_count(&channels->names, 'p')) {
         return false;

@@ -136,8 +136,8 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
     struct slice bytes = request->sent;
     bool sent;
 
-    if (client->service->cluster != NULL && route->expected != NULL &&
-        !route->subscribes && is_subscription(route->expected)) {
+    if (client->service->cluster != NULL && route->expected != NULL && !route->subscribes &&
+        is_subscription(route->expected)) {
         client_note_channels(client, route->expected, bytes);
     }
     if (!client_tell_tracking(client, lane, route)) {

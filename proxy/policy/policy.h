@@ -253,7 +253,7 @@ struct policy_script {
     const struct slice *arguments; /* the keys, then the rest; needed within the call only */
     size_t argument_count;         /* up to POLICY_SCRIPT_ARGUMENTS_MAX */
     size_t key_count;
-    int64_t database; /* in which it runs */
+    int64_t database;             /* in which it runs */
     struct policy_server *server; /* on which; NULL: on the Redis of the clients */
     policy_script_done *done;
     void *context; /* of done */

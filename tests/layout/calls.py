@@ -13,7 +13,6 @@ KNOTS = {
     "proxy/event": [{"handshaker.c", "reactor.c"}],
     "proxy/net": [{"connection.c", "connection_secure.c"}],
     "proxy/topology": [{"sentinel.c", "sentinel_check.c", "sentinel_source.c"}],
-    "proxy/worker": [{"worker_cluster.c", "worker_settings.c"}],
 }
 
 # Whoever finds that a client cannot go on calls this one, which lets go of all that the client has.
