@@ -8,7 +8,7 @@ from calls import circles_with_callbacks
 # not raised.
 FIGURES = {
     "lines of C in proxy/ and policies/": 92430,
-    "lines of tests": 116458,
+    "lines of tests": 116449,
     "words of documentation": 111868,
     "fields of struct client": 107,
     "files of the largest circle within a folder, callbacks included": 32,
