@@ -74,10 +74,19 @@ static bool use_descriptor(int descriptor)
     return replaced;
 }
 
+/* Where a link of another user's leads, that user says, and to any file that is ours. */
+static bool may_follow(const char *path)
+{
+    struct stat link;
+
+    return lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && (link.st_uid == 0 || link.st_uid == geteuid());
+}
+
 /* O_NONBLOCK matters for a FIFO only: nobody reading it must neither hold up the start nor, later, a worker. */
 static bool use_file(const char *path)
 {
-    int descriptor = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+    int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (may_follow(path) ? 0 : O_NOFOLLOW);
+    int descriptor = open(path, flags, 0640);
 
     return descriptor >= 0 && use_descriptor(descriptor);
 }

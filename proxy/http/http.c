@@ -24,6 +24,9 @@
 #define INPUT_MAX ((size_t)65536)
 #define BACKLOG 64
 
+/* The one of the process. */
+static struct http *opened_http;
+
 /* ---- connections ---- */
 
 /* evhttp takes its callbacks off a stream when it lets go of it. */
@@ -172,12 +175,14 @@ static struct bufferevent *on_accepted(struct event_base *base, void *context)
     return stream;
 }
 
-/* Descriptors have run out. Without a pause, the kernel would report the same connection again and again. */
+/* Descriptors have run out. Without a pause, the kernel would report the same connection again and again. context is
+ * what evhttp has given the listener for its own use, in place of what was given with the callback. */
 static void on_accept_error(struct evconnlistener *listener, void *context)
 {
-    struct http *http = context;
+    struct http *http = opened_http;
 
     (void)listener;
+    (void)context;
     sweep_every_second(http);
     if (event_pending(&http->sweep, EV_TIMEOUT, NULL)) {
         rest(http, true);
@@ -241,6 +246,7 @@ static struct http *make(struct reactor *reactor, const struct servers *servers,
     if (http == NULL) {
         return NULL;
     }
+    opened_http = http;
     http->reactor = reactor;
     http->servers = servers;
     http->host = *host;

@@ -272,9 +272,20 @@ static bool is_that_file(const struct port_file *file, const struct stat *status
     return status->st_dev == file->device && status->st_ino == file->inode;
 }
 
+/* The file has its mode from its first moment on: behind the name there may be another one in the next. The umask is
+ * that of all threads, of which no other one makes files. */
+static bool bind_with_mode(int fd, const struct sockaddr_un *address, mode_t mode)
+{
+    mode_t before = umask(~mode & (S_IRWXU | S_IRWXG | S_IRWXO));
+    bool is_bound = bind(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+
+    (void)umask(before);
+    return is_bound;
+}
+
 static bool listen_at(struct port *port, const struct sockaddr_un *address, mode_t mode)
 {
-    if (bind(port->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+    if (!bind_with_mode(port->fd, address, mode)) {
         return false;
     }
     if (!remember_file(port, address->sun_path)) {
@@ -283,7 +294,7 @@ static bool listen_at(struct port *port, const struct sockaddr_un *address, mode
         errno = reason;
         return false;
     }
-    return chmod(address->sun_path, mode) == 0 && listen(port->fd, port->backlog) == 0;
+    return listen(port->fd, port->backlog) == 0;
 }
 
 /* Gives the socket file to its owner-to-be: the one that was made here, and nothing that was put in its place. */

@@ -5,10 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Each entry for a node is looked for among all nodes. So many there are where each slot is a range of its own, with a
+ * master and three replicas. */
+#define ENTRIES_MAX ((uint64_t)4 * CLUSTER_SLOTS)
+
 /* A map that is being built. */
 struct building {
     struct cluster_map *map;
-    size_t capacity; /* of its nodes */
+    size_t capacity;  /* of its nodes */
+    uint64_t entries; /* for nodes, of the ranges so far */
     const char *asked_host;
     char *why;
 };
@@ -217,6 +222,10 @@ static bool read_range(struct building *building, struct slice *rest)
     if (!resp_element_next_integer(&inside, &first) || !resp_element_next_integer(&inside, &last) || first < 0 ||
         last < first || last >= CLUSTER_SLOTS) {
         return fail(building, "it has a range of slots that is none");
+    }
+    building->entries += range.count - 2;
+    if (building->entries > ENTRIES_MAX) {
+        return fail(building, "it names nodes more often than can be");
     }
     if (!read_node(building, &inside, &told)) {
         return false;

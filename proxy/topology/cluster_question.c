@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What a cluster of as many nodes as may be, each of its slots for itself, would say at worst. Bytes. */
-#define REPLY_MAX ((size_t)16 << 20)
+/* What a cluster of as many nodes as may be, each of its slots for itself, would say, and more. Bytes. */
+#define REPLY_MAX ((size_t)8 << 20)
 /* Slots and info; AUTH's is one more. */
 #define REPLIES_MOST 3
 

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Far more than Redis has to say to any command of ours. */
-#define REPLY_MAX ((size_t)64 << 20)
+/* Far more than Redis has to say to any command of ours: the names of all commands are 10 KiB, what a script says a few
+ * hundred. As a tree a reply takes some 20 times its bytes, and is made in one go. */
+#define REPLY_MAX ((size_t)1 << 20)
 /* So often a call is sent on by nodes of a cluster at most. */
 #define REDIRECTS_MAX 5
 
@@ -16,9 +17,9 @@ struct call {
     void *context;
     struct profile *profile; /* while it is sent: who it concerns, or NULL */
     int64_t database;
-    int64_t since_us; /* when the connection was made that the answer comes over */
-    struct buffer reply;
-    bool reply_is_cut;           /* memory was short, or it is too large: a part of it is missing */
+    int64_t since_us;            /* when the connection was made that the answer comes over */
+    redisReader *reader;         /* has what has come of the reply; NULL: nothing, or not all of it */
+    size_t reply_bytes;          /* that have come */
     const struct script *script; /* NULL: no script, or the retry */
     uint32_t redirects;
     int key_count;
@@ -27,6 +28,14 @@ struct call {
     size_t *lengths;
 };
 
+static void forget_reply(struct call *call)
+{
+    if (call->reader != NULL) {
+        redisReaderFree(call->reader);
+        call->reader = NULL;
+    }
+}
+
 static void call_free(struct call *call)
 {
     for (int i = 0; i < call->argument_count; i++) {
@@ -34,7 +43,7 @@ static void call_free(struct call *call)
     }
     free(call->arguments);
     free(call->lengths);
-    buffer_clear(&call->control->reactor->buffers, &call->reply);
+    forget_reply(call);
     call->control->under_way--;
     free(call);
 }
@@ -51,8 +60,14 @@ static void on_bytes(struct run *run, const char *data, size_t length)
     struct call *call = run->owner;
 
     call->since_us = run->lane->ready_us;
-    call->reply_is_cut = call->reply_is_cut || buffer_length(&call->reply) + length > REPLY_MAX ||
-                         !buffer_append(&call->control->reactor->buffers, &call->reply, data, length);
+    if (call->reader == NULL && call->reply_bytes == 0) {
+        call->reader = redisReaderCreate();
+    }
+    call->reply_bytes += length;
+    if (call->reader != NULL &&
+        (call->reply_bytes > REPLY_MAX || redisReaderFeed(call->reader, data, length) != REDIS_OK)) {
+        forget_reply(call);
+    }
 }
 
 static void send_whole_script(struct call *call);
@@ -63,12 +78,12 @@ static bool is_noscript(const redisReply *reply)
     return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
 }
 
-static void take_reply(struct call *call, redisReader *reader)
+/* Only when all of it is there: an array's announced length is believed, and memory for it is taken. */
+static void take_reply(struct call *call)
 {
     void *parsed = NULL;
 
-    if (redisReaderFeed(reader, buffer_head(&call->reply), buffer_length(&call->reply)) != REDIS_OK ||
-        redisReaderGetReply(reader, &parsed) != REDIS_OK || parsed == NULL) {
+    if (redisReaderGetReply(call->reader, &parsed) != REDIS_OK || parsed == NULL) {
         call_failed(call, "Redis' reply could not be read");
         return;
     }
@@ -87,6 +102,19 @@ static void take_reply(struct call *call, redisReader *reader)
     call_free(call);
 }
 
+static void refuse_reply(struct call *call)
+{
+    uint64_t more;
+
+    if (log_limiter_take(&call->control->refusals, reactor_now(call->control->reactor), &more)) {
+        log_warning("control",
+                    "Redis has answered a command of Headgate's own by %zu bytes, more than are taken: as an error "
+                    "(%llu more since the last line)",
+                    call->reply_bytes, (unsigned long long)more);
+    }
+    call_failed(call, "Redis' reply is too large");
+}
+
 static void on_answered(struct run *run)
 {
     struct call *call = run->owner;
@@ -95,15 +123,14 @@ static void on_answered(struct run *run)
         run_give(call->control->runs, run);
         return;
     }
-    redisReader *reader = call->reply_is_cut ? NULL : redisReaderCreate();
-
     run_give(call->control->runs, run);
-    if (reader == NULL) {
-        call_failed(call, call->reply_is_cut ? "Redis' reply is too large" : "out of memory");
-        return;
+    if (call->reply_bytes > REPLY_MAX) {
+        refuse_reply(call);
+    } else if (call->reader == NULL) {
+        call_failed(call, "out of memory");
+    } else {
+        take_reply(call);
     }
-    take_reply(call, reader);
-    redisReaderFree(reader);
 }
 
 static void on_lost(struct run *run, enum run_loss loss, const char *why)
@@ -309,7 +336,8 @@ static void send_whole_script(struct call *call)
     const struct script *script = call->script;
 
     call->script = NULL;
-    buffer_clear(&call->control->reactor->buffers, &call->reply);
+    call->reply_bytes = 0;
+    forget_reply(call);
     stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_SCRIPT_LOADS, 1);
     send_script(call, "EVAL", script->text, script->length);
 }

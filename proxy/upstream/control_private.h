@@ -2,6 +2,7 @@
 #ifndef HEADGATE_CONTROL_PRIVATE_H
 #define HEADGATE_CONTROL_PRIVATE_H
 
+#include "base/log.h"
 #include "upstream/control.h"
 
 struct control {
@@ -12,6 +13,7 @@ struct control {
     size_t under_way;
     int64_t answered_since_us; /* see control_answered_since() */
     size_t asked_bytes;        /* of the questions for keys that are under way */
+    struct log_limiter refusals;
 };
 
 #endif

@@ -10,8 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-/* More names than this are not asked about: no server has so many. */
-#define SERVER_INFO_MAX 4096
+/* More commands than this are not learned, and a list of more is not believed: no server has so many, and each is
+ * looked for among all. */
+#define SERVER_INFO_MAX 2048
 /* Names in one COMMAND INFO, so that no answer of it keeps clients waiting. */
 #define SERVER_INFO_BATCH 32
 
@@ -291,7 +292,8 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
 static void on_command_info(void *context, const redisReply *reply, const char *why)
 {
     (void)why;
-    for (size_t i = 0; reply != NULL && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+    size_t count = reply != NULL && reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+    for (size_t i = 0; i < count && i < SERVER_INFO_BATCH; i++) {
         const redisReply *entry = reply->element[i];
         bool has_name = entry->type == REDIS_REPLY_ARRAY && entry->elements > 0;
         if (has_name && command_find(text_of(entry->element[0])) == NULL) {
@@ -324,6 +326,10 @@ static void on_command_list(void *context, const redisReply *reply, const char *
         /* Before Redis 7.0 there is no COMMAND LIST; such a server has no command that the table lacks, but modules',
          * which stay on exclusive lanes. */
         log_debug("learn", "COMMAND LIST: %s", reply != NULL && reply->str != NULL ? reply->str : why);
+        return;
+    }
+    if (reply->elements > SERVER_INFO_MAX) {
+        log_warning("learn", "Redis lists %zu commands, more than any has: it is not believed", reply->elements);
         return;
     }
     memset(server_info->has_known, 0, command_count() * sizeof *server_info->has_known);

@@ -1,7 +1,11 @@
 """Headgate's own commands to Redis: scripts by digest with one retry, and that they are nobody else's business."""
 
+import pytest
+
 from harness.admin import stats
+from harness.fake_redis import always
 from harness.resp import PONG, Closed, wait_for
+from harness.servers import sanitizer_overhead
 from harness.target import client_list, script_calls
 
 
@@ -66,6 +70,23 @@ def test_the_retry_is_only_one(fake, make_headgate):
     with headgate.connect() as client:
         assert client("PING") == PONG
     assert asked == [b"EVALSHA", b"EVAL"]
+
+
+@pytest.mark.parametrize(
+    "reply, reason",
+    ((b"*%d\r\n" % (8 << 20) + b":1\r\n" * (8 << 20), "more than are taken"),
+     (b"*3000\r\n" + b"$1\r\nx\r\n" * 3000, "Redis lists 3000 commands, more than any has")),
+    ids=("bytes", "names"),
+)  # fmt: skip
+def test_a_list_of_commands_that_is_too_long_is_an_error(fake, make_headgate, reply, reason):
+    """Read, it would take 20 times its bytes, and hold up everybody."""
+    fake.answers["COMMAND"] = always(reply)
+    headgate = make_headgate(fake.url)
+    headgate.await_log(reason)
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+    assert (control(headgate)["control_errors_total"] > 0) == (len(reply) > 1 << 20)
+    assert headgate.peak_rss() < (64 << 20) + sanitizer_overhead()
 
 
 def test_clients_are_served_where_scripts_are_forbidden(make_redis, pool, make_headgate):

@@ -181,10 +181,10 @@ def test_standard_output_may_be_the_log(directory):
     assert code == 0 and "root is given up" in said
 
 
-def open_by_root(directory, log):
+def open_by_root(directory, log, user=USER):
     """What a start says, and whether root has written to that user's choice."""
     config = directory / "headgate.ini"
-    config.write_text(f"[headgate]\nlisten = unix:{directory}/socket\nadmin =\nuser = {USER}\nlog_file = {log}\n")
+    config.write_text(f"[headgate]\nlisten = unix:{directory}/socket\nadmin =\nuser = {user}\nlog_file = {log}\n")
     process = subprocess.Popen([BINARY, "-c", config], stderr=subprocess.PIPE, text=True)
     try:
         _, said = process.communicate(timeout=3)
@@ -194,7 +194,7 @@ def open_by_root(directory, log):
     return process.returncode, said
 
 
-@pytest.mark.parametrize("by", ("a link", "a link on the way", "the directory of a link"))
+@pytest.mark.parametrize("by", ("a link", "a link on the way", "the directory of a link", "a link for who stays root"))
 def test_root_opens_no_log_file_of_that_users_choice(directory, by):
     """It stays open for the user, who could add to any file of root's."""
     theirs, roots = directory / "theirs", directory / "roots"
@@ -204,18 +204,21 @@ def test_root_opens_no_log_file_of_that_users_choice(directory, by):
     victim = roots / "log"
     victim.write_text("of root\n")
     victim.chmod(0o600)
-    if by == "a link":
+    stays = by == "a link for who stays root"
+    if by == "a link" or stays:
         (theirs / "log").symlink_to(victim)
         log = theirs / "log"
+        os.chown(log, UID, UID, follow_symlinks=False)
     else:
         (theirs / "logs").symlink_to(roots)
         log = theirs / "logs" / "log"
     if by == "the directory of a link":
         (directory / "way").symlink_to(theirs)
         log = directory / "way" / "logs" / "log"
-    code, said = open_by_root(directory, log)
+    code, said = open_by_root(directory, log, "" if stays else USER)
     assert victim.read_text() == "of root\n"
-    assert code == 1 and f"cannot open log_file {log}: Permission denied" in said
+    why = "Permission denied" if not stays else "Too many levels of symbolic links"
+    assert code == 1 and f"cannot open log_file {log}: {why}" in said
 
 
 def test_root_opens_a_log_file_where_that_user_has_no_say(directory):

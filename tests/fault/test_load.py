@@ -13,7 +13,7 @@ import pytest
 from harness.admin import stats
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
-from harness.servers import elapsed, sanitizer_overhead
+from harness.servers import elapsed, free_port, sanitizer_overhead
 
 MEBIBYTE = 1 << 20
 
@@ -268,20 +268,26 @@ def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
         assert steady.pipeline([("MULTI",), ("PING",), ("EXEC",)])[2] == [PONG]
 
 
-def test_the_admin_port_rests_without_descriptors(redis, make_headgate):
-    """Who waits for the admin port costs no processor time, and is let in when there is room again."""
-    headgate = make_headgate(redis)
+@pytest.mark.parametrize("port", ("admin", "http"))
+def test_a_port_rests_without_descriptors(redis, make_headgate, port):
+    """Who waits there costs no processor time, and is let in when there is room again."""
+    address = ("127.0.0.1", free_port())
+    headgate = make_headgate(redis, http="%s:%d" % address)
+    asked, answer = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 200 OK\r\n"
+    if port == "admin":
+        address, asked, answer = headgate.admin_address, encode("PING"), b"+PONG\r\n"
     with headgate.admin() as first:
         assert first("PING") == PONG
-        in_use = len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
-        resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use, 4096))
-        with headgate.admin() as second:
-            second.request("PING")
+        resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (3, 4096))
+        with socket.create_connection(address, timeout=1) as second:
+            second.sendall(asked)
             before = processor_seconds(headgate)
-            time.sleep(1)
+            with pytest.raises(TimeoutError):
+                second.recv(1)
             assert processor_seconds(headgate) - before < 0.5
-            resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use + 5, 4096))
-            assert second.read() == PONG
+            resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (1024, 4096))
+            second.settimeout(30)
+            assert second.recv(4096).startswith(answer)
 
 
 def processor_seconds(headgate):

@@ -27,6 +27,7 @@ LOG_TAIL = 4000
 
 FATAL_MARKS = re.compile(
     r"AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|Assertion|assertion failed|stack smashing"
+    r"|\[warn\] event_\w+: event has no event_base"
 )
 
 # Added to what the caller has set. A small quarantine keeps the memory tests meaningful in sanitizer builds.
