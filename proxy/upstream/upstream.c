@@ -23,12 +23,9 @@ bool upstream_is_locked(const struct upstream *upstream)
 /* The lane, and others from now on, do not ask again. */
 static void learn_that_id_is_denied(struct lane *lane)
 {
-    struct profile *profile = lane_profile(lane);
-
     if (lane->may_not_ask_id) {
         lane->may_not_ask_id = false;
-        profile->may_not_ask_id = true;
-        lane->greeting = profile_greeting(profile, lane->greeting.has_tail);
+        lane_profile(lane)->may_not_ask_id = true;
     }
 }
 
@@ -178,6 +175,7 @@ static void on_readonly(struct lane *lane)
 }
 
 static const struct lane_events lane_events = {
+    .greeting = upstream_greeting,
     .readonly = on_readonly,
     .ready = on_ready,
     .failed = on_failed,

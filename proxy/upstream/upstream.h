@@ -23,6 +23,8 @@ enum profile_right {
 
 #define PROFILE_RIGHTS 5
 
+/* Texts and the two arrays are its own. Lanes reference it, and are off its lists before they give that back; it is a
+ * client of its counterparts. */
 struct profile {
     LIST_ENTRY(profile) of_upstream;
     struct upstream *upstream;
@@ -234,7 +236,8 @@ void upstream_carry_exclusive(struct lane *lane, struct profile *profile);
 /* The owner does not need it any more: a clean lane goes to the pool, any other is closed. Clean means that nothing is
  * under way and that the connection's state is just what its profile says. */
 void upstream_release_exclusive(struct lane *lane, bool clean);
-/* The owner has changed what the connection was told (SELECT, AUTH, HELLO). */
+/* The owner has changed what the connection was told (SELECT, AUTH, HELLO). One that is not READY begins anew, and is
+ * told by the greeting. */
 void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
@@ -263,7 +266,8 @@ static inline struct profile *lane_profile(const struct lane *lane)
     return lane->context;
 }
 
-/* Tells a lane whose connection was RESET what it has to know to speak for its profile. False: out of memory. */
+/* Tells a READY lane what it has to know to speak for its profile, as it was told otherwise, or RESET. False: out of
+ * memory. */
 bool upstream_greet_again(struct lane *lane);
 
 /* ---- whether Redis wants a password of those who come; only with no password in the settings ---- */

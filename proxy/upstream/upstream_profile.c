@@ -461,15 +461,20 @@ const char *profile_user(const struct profile *profile)
     return profile->user != NULL ? profile->user : "default";
 }
 
-struct lane_greeting profile_greeting(const struct profile *profile, bool shared)
+struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *text)
 {
+    const struct profile *profile = lane_profile(lane);
+    bool shared = lane->use == LANE_SHARED;
     bool asks_id = profile->greeting_id_length > 0 && !profile->may_not_ask_id;
     size_t with_id = profile->greeting_length + profile->greeting_id_length + profile->greeting_tail_length;
 
+    if (lane->bare) {
+        return (struct lane_greeting){0};
+    }
+    text->data = profile->greeting + (asks_id ? 0 : with_id);
+    text->length = profile->greeting_length + (asks_id ? profile->greeting_id_length : 0) +
+                   (shared ? profile->greeting_tail_length : 0);
     return (struct lane_greeting){
-        .bytes = profile->greeting + (asks_id ? 0 : with_id),
-        .length = profile->greeting_length + (asks_id ? profile->greeting_id_length : 0) +
-                  (shared ? profile->greeting_tail_length : 0),
         .replies = profile->greeting_replies + asks_id + (shared ? TAIL_REPLIES : 0),
         .has_tail = shared,
         .asks_id = asks_id,
