@@ -239,7 +239,9 @@ void upstream_tick(struct upstream *upstream)
         } else {
             forget_name(lane, now);
             lane_tick(lane, upstream->settings.wait);
-            upstream_check_retired(lane);
+            if (lane->state != LANE_CLOSED) {
+                upstream_check_retired(lane);
+            }
             if (lane->state != LANE_CLOSED) {
                 upstream_check_outdated(lane);
             }
@@ -383,11 +385,11 @@ void upstream_free(struct upstream *upstream)
     upstream_end_look(upstream);
     upstream_end_renewals(upstream);
     upstream_close_lanes(upstream, "shutting down");
+    profile_release(upstream->base);
+    assert(LIST_EMPTY(&upstream->profiles));
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
     upstream_free_closed(&upstream->free_closed);
-    profile_release(upstream->base);
-    assert(LIST_EMPTY(&upstream->profiles));
     event_del(&upstream->leave_timer);
     free(upstream->host);
     free(upstream);

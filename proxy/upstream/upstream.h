@@ -27,6 +27,7 @@ enum profile_right {
  * client of its counterparts. */
 struct profile {
     LIST_ENTRY(profile) of_upstream;
+    SLIST_ENTRY(profile) of_released; /* nobody holds it: it is freed at the end of the loop iteration */
     struct upstream *upstream;
     char *user;     /* NULL: none was given (the default user) */
     char *password; /* NULL: no credentials */
@@ -153,6 +154,7 @@ struct profile *upstream_adopt(struct upstream *upstream, const char *identity, 
 struct profile *upstream_adopt_again(struct profile *before, const char *identity, const char *password);
 void upstream_disown(struct profile *profile);
 struct profile *profile_reference(struct profile *profile);
+/* Not to be looked at after that: a sanitizer tells, though it is there until the end of the loop iteration. */
 void profile_release(struct profile *profile);
 /* The caller's reference is that of a client from here on … */
 void profile_join(struct profile *profile);

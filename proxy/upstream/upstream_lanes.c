@@ -92,6 +92,7 @@ void upstream_free_closed(struct reactor_task *task)
         LIST_REMOVE(lane, of_pool);
         lane_free(lane);
     }
+    upstream_free_released(upstream);
 }
 
 void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)

@@ -49,8 +49,9 @@ struct upstream {
     lingering;      /* those that their clients have left, and that have lanes; who was left first is first */
     size_t sharing; /* profiles that may share lanes */
     const struct lane_events *lane_events;
-    LIST_HEAD(, lane) lanes;  /* all of them */
-    LIST_HEAD(, lane) closed; /* to be freed at the end of the loop iteration, linked by of_pool */
+    LIST_HEAD(, lane) lanes;        /* all of them */
+    LIST_HEAD(, lane) closed;       /* to be freed at the end of the loop iteration, linked by of_pool … */
+    SLIST_HEAD(, profile) released; /* … as are these */
     struct reactor_task free_closed;
     uint64_t last_lane_id;
     uint32_t generation;              /* of the default profile */
@@ -174,6 +175,8 @@ struct profile *profile_get(struct upstream *upstream, const struct profile *wan
 /* Has all connections that are made from now on say another password. False when memory is short: then nothing is
  * changed. */
 bool profile_set_password(struct profile *profile, const char *password);
+/* Those that were released, and that nobody can have a pointer to any more. */
+void upstream_free_released(struct upstream *upstream);
 /* Overwrites and frees it; NULL is none. */
 void profile_forget_text(char *text);
 /* upstream->base has taken the place of before, to which nobody comes any more; its reference is given back. */

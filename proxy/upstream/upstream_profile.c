@@ -1,6 +1,8 @@
 /* Profiles: found or made, counted, and what a connection is told to stand in for their clients. */
 #include "upstream/upstream_private.h"
 
+#include "base/recycle.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,7 +213,6 @@ void upstream_leave_node(struct upstream *upstream, size_t number)
 
 static void profile_free(struct profile *profile)
 {
-    leave_nodes(profile);
     free(profile->elsewhere);
     free(profile->identity);
     free(profile->user);
@@ -301,6 +302,8 @@ struct profile *profile_reference(struct profile *profile)
 
 void profile_release(struct profile *profile)
 {
+    struct upstream *upstream = profile->upstream;
+
     assert(profile->references > 0);
     if (--profile->references > 0) {
         return;
@@ -308,8 +311,21 @@ void profile_release(struct profile *profile)
     assert(profile->clients == 0);
     stop_lingering(profile);
     LIST_REMOVE(profile, of_upstream);
-    profile->upstream->sharing -= profile->may_share ? 1 : 0;
-    profile_free(profile);
+    upstream->sharing -= profile->may_share ? 1 : 0;
+    leave_nodes(profile);
+    SLIST_INSERT_HEAD(&upstream->released, profile, of_released);
+    recycle_hide(profile, sizeof *profile);
+    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
+}
+
+void upstream_free_released(struct upstream *upstream)
+{
+    while (!SLIST_EMPTY(&upstream->released)) {
+        struct profile *profile = SLIST_FIRST(&upstream->released);
+        recycle_show(profile, sizeof *profile);
+        SLIST_REMOVE_HEAD(&upstream->released, of_released);
+        profile_free(profile);
+    }
 }
 
 /* ---- profiles that their clients have left ---- */

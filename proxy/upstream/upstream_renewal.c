@@ -282,11 +282,11 @@ void upstream_renew_password(struct upstream *upstream, const char *user, const 
 {
     const struct profile credentials = {.user = (char *)(uintptr_t)user, .password = (char *)(uintptr_t)old};
     struct renewal *under_way = find_by_credentials(upstream, &credentials);
-    struct profile *before = find_profile(upstream, &credentials);
 
     if (under_way != NULL) {
         renewal_free(under_way);
     }
+    struct profile *before = find_profile(upstream, &credentials);
     if (before == NULL || strcmp(old, password) == 0) {
         return;
     }

@@ -313,3 +313,23 @@ def test_nobody_speaks_for_another_user(fake, make_headgate):
         wait_for(lambda: ear.subscribed >= 3, what="all of them to be subscribed again")
         assert not ear.faults
     ear.other.close()
+
+
+def test_a_password_is_exchanged_while_requests_wait_for_a_node(fake, make_headgate):
+    """With the last of them goes all that knows the old one."""
+    ear = Ear(fake)
+    identity = "[identity:here]\naddress = 127.0.0.1\nupstream_user = app\nupstream_password = of-app{}\n"
+    headgate = make_headgate(f"cluster://{fake.url}", start=False, upstream_wait="200ms", reload_on_change="off")
+    headgate.write_rules(identity.format(""))
+    headgate.start()
+    headgate.await_log("2 of them masters with slots")
+    ear.leave()
+    for number in range(6):
+        ear.refused = 0
+        with headgate.connect() as client, headgate.admin() as admin:
+            client.request("SCRIPT", "LOAD", "return 1")
+            wait_for(lambda: ear.refused > 0, what="a request that waits")
+            headgate.write_rules(identity.format("+" * (number % 2)))
+            assert admin("RELOAD") == OK
+            assert client.read().startswith(b"ERR headgate: no connection to Redis")
+    ear.other.close()
