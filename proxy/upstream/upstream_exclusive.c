@@ -43,14 +43,16 @@ static void fence_bytes(struct run *run, const char *data, size_t length)
 {
     struct fence *fence = run->owner;
     struct lane *lane = fence->lane;
+    bool goes_on = is_message(fence, &lane->reply), begins = goes_on && fence->keeps_star;
 
-    if (is_message(fence, &lane->reply)) {
-        if (fence->keeps_star) {
-            lane->owner_events->bytes(lane->owner, "*", 1);
-        }
+    /* The fence goes with its lane, if the owner lets go of that. */
+    fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
+    if (begins) {
+        lane->owner_events->bytes(lane->owner, "*", 1);
+    }
+    if (goes_on && lane->owner != NULL) {
         lane->owner_events->bytes(lane->owner, data, length);
     }
-    fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
 }
 
 static bool is_unknown(const struct fence *fence, const struct resp_reply *reply)
