@@ -112,6 +112,9 @@ struct client_note {
     struct slice frame; /* what of it was there when it was looked at last, while that is being done */
 };
 
+/* Texts, buffers, the runs in its queue, its lane and what else it has made are its own, until it is CLOSED; of its
+ * profile it is one client. Not its own, and only as long as said: lane_in_use, which is not followed without requests
+ * under way; ways, which stay as long as a lane leads there; who, until the service has another admission. */
 struct client {
     struct client_service *service;
     LIST_ENTRY(client) of_service;

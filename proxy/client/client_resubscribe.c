@@ -162,6 +162,7 @@ static bool may_pass(struct resubscription *moving)
 static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
     struct resubscription *moving = run->owner;
+    const struct client *client = moving->client;
     bool is_confirmed = session_is_subscribed(reply);
     bool is_error = reply->type == '-' || reply->type == '!';
     bool is_dropped = session_is_dropped(reply);
@@ -176,7 +177,11 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
     } else if (!is_confirmed) {
         client_output(moving->client, buffer_head(&moving->frame), buffer_length(&moving->frame), false);
     }
-    buffer_clear(&moving->client->service->reactor->buffers, &moving->frame);
+    if (client->state == CLIENT_CLOSED) {
+        /* The move went with its lane. */
+        return false;
+    }
+    buffer_clear(&client->service->reactor->buffers, &moving->frame);
     return is_confirmed || is_error;
 }
 

@@ -323,7 +323,9 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     client->hushed = false;
     client->moving = CLIENT_MOVING_UNASKED;
     client_find_identity(client);
-    (void)session_change_profile(client, client_arrival_profile(client));
+    if (!session_change_profile(client, client_arrival_profile(client))) {
+        return;
+    }
     (void)client_rename(client, (struct slice){0});
     client->heavy = 0;
     client->exclusive->expects_pushes = false;

@@ -427,6 +427,7 @@ void lane_carry(struct lane *lane, const struct lane_settings *settings)
     stop_connection(lane);
     lane->settings = settings;
     lane->parked = false;
+    lane->refused = false;
     lane->failures = 0;
     lane->next_target = 0;
 }
@@ -457,9 +458,8 @@ struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const stru
     return lane;
 }
 
-void lane_start(struct lane *lane, const struct lane_greeting *greeting)
+void lane_start(struct lane *lane)
 {
-    lane->greeting = *greeting;
     lane_connect(lane);
 }
 

@@ -49,10 +49,8 @@ struct lane_settings {
     struct stats *stats;   /* where lanes are counted */
 };
 
-/* How a connection to Redis is made to stand in for a client: bytes to send first, and what is expected back. */
+/* What is expected back to the greeting: the bytes that are said first, so that a connection stands in for a client. */
 struct lane_greeting {
-    const char *bytes;
-    size_t length;
     uint32_t replies;
     bool has_tail;        /* the last reply is to a HELLO, which shows whether Redis wants a password, and may fail */
     bool has_credentials; /* its first command says them */
@@ -65,6 +63,9 @@ struct lane;
 
 /* What the one above wants to know. All calls come from within the event loop; a lane must not be freed in them. */
 struct lane_events {
+    /* What a connection that was just made is told: asked for whenever there is one, as it may be another by then. The
+     * text may be anybody's: it is written at once, and not kept. */
+    struct lane_greeting (*greeting)(const struct lane *lane, struct slice *text);
     /* The connection is made (ready) or this attempt failed (why). */
     void (*ready)(struct lane *lane);
     void (*failed)(struct lane *lane, const char *why);
@@ -112,6 +113,8 @@ struct lane_waiter {
     void (*wake)(struct lane_waiter *waiter);
 };
 
+/* Reactor, runs, settings and events outlive it. It references its profile (context) until it is CLOSED. Its owner lets
+ * go of it, or is told that it broke, and the lane points to nobody then. Its buffers alone are its own. */
 struct lane {
     struct reactor *reactor;
     struct run_pool *runs;
@@ -134,7 +137,7 @@ struct lane {
     struct event timer; /* of the connection attempt, or until the next one */
     struct reactor_task flush;
     struct reactor_task take;
-    struct lane_greeting greeting;
+    struct lane_greeting greeting; /* of this connection */
     uint32_t greetings_left;
     bool may_not_ask_id;      /* the user may not ask for the node's id, as Redis has said to the greeting */
     bool asked_again;         /* HELLO was not understood: PING was asked in its place */
@@ -195,8 +198,7 @@ struct lane {
 /* Begins to connect. The lane is freed by lane_free() after events->closed. NULL when memory is short. */
 struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const struct lane_settings *settings,
                       const struct lane_events *events, enum lane_use use, void *context, uint64_t id);
-/* Sets the greeting (the bytes must outlive the lane) and starts. */
-void lane_start(struct lane *lane, const struct lane_greeting *greeting);
+void lane_start(struct lane *lane);
 /* Makes no attempt (any more). Not for a lane that is READY. */
 void lane_park(struct lane *lane);
 /* A parked lane tries to connect. */

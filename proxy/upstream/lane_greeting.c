@@ -250,19 +250,20 @@ void lane_take_greeting(struct lane *lane, const char *data, size_t length)
 
 void lane_greet(struct lane *lane)
 {
-    const struct lane_greeting *greeting = &lane->greeting;
+    struct slice text;
 
-    if (greeting->replies == 0) {
+    lane->greeting = lane->events->greeting(lane, &text);
+    if (lane->greeting.replies == 0) {
         lane_now_ready(lane);
         return;
     }
     lane_move(lane, LANE_HANDSHAKE);
-    lane->greetings_left = greeting->replies;
-    lane->resp3 = greeting->resp3;
+    lane->greetings_left = lane->greeting.replies;
+    lane->resp3 = lane->greeting.resp3;
     lane->reply.keep_head = true;
     lane->role_matched = 0;
     lane->is_replica = false;
     lane->asked_again = false;
     lane->has_node_id = false;
-    say(lane, greeting->bytes, greeting->length);
+    say(lane, text.data, text.length);
 }

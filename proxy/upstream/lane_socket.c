@@ -77,6 +77,7 @@ void lane_take_over(struct lane *lane, struct lane *from)
 {
     connection_move(&lane->connection, &from->connection, lane_readable, lane_writable, lane);
     lane->named = from->named;
+    lane->resp3 = from->resp3;
     lane->has_node_id = from->has_node_id;
     memcpy(lane->node_id, from->node_id, sizeof lane->node_id);
     lane->target = from->target;
@@ -86,6 +87,5 @@ void lane_take_over(struct lane *lane, struct lane *from)
     lane_close(from, "its connection is another lane's now");
     resp_reply_reset(&lane->reply);
     lane->reply.keep_head = false;
-    lane->resp3 = lane->greeting.resp3;
     lane_now_ready(lane);
 }

@@ -22,12 +22,9 @@ bool upstream_is_locked(const struct upstream *upstream)
 /* The lane, and others from now on, do not ask again. */
 static void learn_that_id_is_denied(struct lane *lane)
 {
-    struct profile *profile = lane_profile(lane);
-
     if (lane->may_not_ask_id) {
         lane->may_not_ask_id = false;
-        profile->may_not_ask_id = true;
-        lane->greeting = profile_greeting(profile, lane->greeting.has_tail);
+        lane_profile(lane)->may_not_ask_id = true;
     }
 }
 
@@ -177,6 +174,7 @@ static void on_readonly(struct lane *lane)
 }
 
 static const struct lane_events lane_events = {
+    .greeting = upstream_greeting,
     .readonly = on_readonly,
     .ready = on_ready,
     .failed = on_failed,
@@ -230,7 +228,9 @@ void upstream_tick(struct upstream *upstream)
         } else {
             forget_name(lane, now);
             lane_tick(lane, upstream->settings.wait);
-            upstream_check_retired(lane);
+            if (lane->state != LANE_CLOSED) {
+                upstream_check_retired(lane);
+            }
             if (lane->state != LANE_CLOSED) {
                 upstream_check_outdated(lane);
             }
@@ -374,11 +374,11 @@ void upstream_free(struct upstream *upstream)
     upstream_end_look(upstream);
     upstream_end_renewals(upstream);
     upstream_close_lanes(upstream, "shutting down");
+    profile_release(upstream->base);
+    assert(LIST_EMPTY(&upstream->profiles));
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
     upstream_free_closed(&upstream->free_closed);
-    profile_release(upstream->base);
-    assert(LIST_EMPTY(&upstream->profiles));
     event_del(&upstream->leave_timer);
     free(upstream->host);
     free(upstream);

@@ -23,8 +23,11 @@ enum profile_right {
 
 #define PROFILE_RIGHTS 5
 
+/* Texts and the two arrays are its own. Lanes reference it, and are off its lists before they give that back; it is a
+ * client of its counterparts. */
 struct profile {
     LIST_ENTRY(profile) of_upstream;
+    SLIST_ENTRY(profile) of_released; /* nobody holds it: it is freed at the end of the loop iteration */
     struct upstream *upstream;
     char *user;     /* NULL: none was given (the default user) */
     char *password; /* NULL: no credentials */
@@ -150,6 +153,7 @@ struct profile *upstream_adopt(struct upstream *upstream, const char *identity, 
 struct profile *upstream_adopt_again(struct profile *before, const char *identity, const char *password);
 void upstream_disown(struct profile *profile);
 struct profile *profile_reference(struct profile *profile);
+/* Not to be looked at after that: a sanitizer tells, though it is there until the end of the loop iteration. */
 void profile_release(struct profile *profile);
 /* The caller's reference is that of a client from here on … */
 void profile_join(struct profile *profile);
@@ -233,7 +237,8 @@ void upstream_carry_exclusive(struct lane *lane, struct profile *profile);
 /* The owner does not need it any more: a clean lane goes to the pool, any other is closed. Clean means that nothing is
  * under way and that the connection's state is just what its profile says. */
 void upstream_release_exclusive(struct lane *lane, bool clean);
-/* The owner has changed what the connection was told (SELECT, AUTH, HELLO). */
+/* The owner has changed what the connection was told (SELECT, AUTH, HELLO). One that is not READY begins anew, and is
+ * told by the greeting. */
 void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
@@ -262,7 +267,8 @@ static inline struct profile *lane_profile(const struct lane *lane)
     return lane->context;
 }
 
-/* Tells a lane whose connection was RESET what it has to know to speak for its profile. False: out of memory. */
+/* Tells a READY lane what it has to know to speak for its profile, as it was told otherwise, or RESET. False: out of
+ * memory. */
 bool upstream_greet_again(struct lane *lane);
 
 /* ---- whether Redis wants a password of those who come; only with no password in the settings ---- */

@@ -95,12 +95,12 @@ void upstream_access_changed(struct upstream *upstream)
  * what any user may use. Who is not let in at all (maxclients, protected mode) has learned nothing, which is a failure
  * of the lane.
  */
-static const struct lane_greeting look_greeting = {
-    .bytes = "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n",
-    .length = sizeof "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n" - 1,
-    .replies = 1,
-    .has_tail = true,
-};
+static struct lane_greeting look_greeting(const struct lane *lane, struct slice *text)
+{
+    (void)lane;
+    *text = slice_of("*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n");
+    return (struct lane_greeting){.replies = 1, .has_tail = true};
+}
 
 static void begin_look(struct upstream *upstream)
 {
@@ -114,7 +114,7 @@ static void begin_look(struct upstream *upstream)
         lane_new(upstream->reactor, upstream->runs, &upstream->look_lane, &look_events, LANE_EXCLUSIVE, upstream, 0);
     if (upstream->look != NULL) {
         stats_add(upstream->settings.lane.stats, STATS_ACCESS_LOOKS, 1);
-        lane_start(upstream->look, &look_greeting);
+        lane_start(upstream->look);
     }
 }
 
@@ -187,6 +187,7 @@ static void look_closed(struct lane *lane, const char *why)
 }
 
 static const struct lane_events look_events = {
+    .greeting = look_greeting,
     .ready = look_ready,
     .failed = look_failed,
     .broken = look_broken,

@@ -1,7 +1,6 @@
 /* Exclusive lanes: how they are taken and given back, and the fences that show that they owe nothing. */
 #include "upstream/upstream_private.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,14 +43,16 @@ static void fence_bytes(struct run *run, const char *data, size_t length)
 {
     struct fence *fence = run->owner;
     struct lane *lane = fence->lane;
+    bool goes_on = is_message(fence, &lane->reply), begins = goes_on && fence->keeps_star;
 
-    if (is_message(fence, &lane->reply)) {
-        if (fence->keeps_star) {
-            lane->owner_events->bytes(lane->owner, "*", 1);
-        }
+    /* The fence goes with its lane, if the owner lets go of that. */
+    fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
+    if (begins) {
+        lane->owner_events->bytes(lane->owner, "*", 1);
+    }
+    if (goes_on && lane->owner != NULL) {
         lane->owner_events->bytes(lane->owner, data, length);
     }
-    fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
 }
 
 static bool is_unknown(const struct fence *fence, const struct resp_reply *reply)
@@ -205,7 +206,6 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
 
 struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner *events, void *owner)
 {
-    static const struct lane_greeting nothing = {.replies = 0};
     struct lane *lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
 
     stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
@@ -214,7 +214,7 @@ struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner
         lane->dirty = true;
         lane_set_owner(lane, events, owner);
         upstream_note_connecting(profile->upstream);
-        lane_start(lane, &nothing);
+        lane_start(lane);
     }
     return lane;
 }
@@ -230,19 +230,6 @@ void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events,
         stats_add(stats, STATS_LANES_EXCLUSIVE, 1);
     }
     stats_add(stats, STATS_EXCLUSIVE_TAKEN, 1);
-}
-
-void upstream_carry_exclusive(struct lane *lane, struct profile *profile)
-{
-    struct profile *before = lane_profile(lane);
-
-    assert(lane->use == LANE_EXCLUSIVE && !lane->bare);
-    lane_carry(lane, &profile->upstream->settings.lane);
-    lane->context = profile_reference(profile);
-    LIST_REMOVE(lane, of_upstream);
-    LIST_INSERT_HEAD(&profile->upstream->lanes, lane, of_upstream);
-    profile_release(before);
-    upstream_start_lane(lane);
 }
 
 void upstream_release_exclusive(struct lane *lane, bool clean)

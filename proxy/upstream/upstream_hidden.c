@@ -143,6 +143,6 @@ bool upstream_greet_again(struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
 
-    return profile->greeting_replies == 0 ||
+    return lane->state != LANE_READY || profile->greeting_replies == 0 ||
            send_hidden(lane, profile->greeting_replies, profile->greeting, profile->greeting_length, true);
 }

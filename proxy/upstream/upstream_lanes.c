@@ -1,6 +1,8 @@
 /* Lanes as they are opened, found at their places, and freed; what is known by them of Redis. */
 #include "upstream/upstream_private.h"
 
+#include <assert.h>
+
 /* Who opens lanes all the time does not ask all the time. */
 #define ASK_PAUSE_US ((int64_t)500000)
 
@@ -45,16 +47,40 @@ void upstream_help_soon(struct upstream *upstream)
 
 void upstream_start_lane(struct lane *lane)
 {
-    struct lane_greeting greeting = profile_greeting(lane_profile(lane), lane->use == LANE_SHARED);
-
     if (upstream_is_refused(lane_profile(lane))) {
-        lane->greeting = greeting;
         lane_park(lane);
         upstream_help_soon(lane_profile(lane)->upstream);
     } else {
         upstream_note_connecting(lane_profile(lane)->upstream);
-        lane_start(lane, &greeting);
+        lane_start(lane);
     }
+}
+
+void upstream_carry_exclusive(struct lane *lane, struct profile *profile)
+{
+    struct profile *before = lane_profile(lane);
+
+    assert(lane->use == LANE_EXCLUSIVE && !lane->bare);
+    lane_carry(lane, &profile->upstream->settings.lane);
+    lane->context = profile_reference(profile);
+    LIST_REMOVE(lane, of_upstream);
+    LIST_INSERT_HEAD(&profile->upstream->lanes, lane, of_upstream);
+    profile_release(before);
+    upstream_start_lane(lane);
+}
+
+void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
+{
+    struct profile *before = lane_profile(lane);
+
+    if (lane->state != LANE_READY) {
+        /* It may have said half of what it was to say before: the verdict on that would be taken for one on this. */
+        upstream_carry_exclusive(lane, profile);
+        return;
+    }
+    lane->context = profile_reference(profile);
+    lane->resp3 = profile->resp == 3;
+    profile_release(before);
 }
 
 void upstream_free_closed(struct reactor_task *task)
@@ -66,6 +92,7 @@ void upstream_free_closed(struct reactor_task *task)
         LIST_REMOVE(lane, of_pool);
         lane_free(lane);
     }
+    upstream_free_released(upstream);
 }
 
 void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)

@@ -40,15 +40,6 @@ void upstream_forget_pooled(struct lane *lane)
     stats_subtract(lane->settings->stats, STATS_LANES_POOLED, 1);
 }
 
-void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
-{
-    struct profile *before = lane_profile(lane);
-
-    lane->context = profile_reference(profile);
-    lane->resp3 = profile->resp == 3;
-    profile_release(before);
-}
-
 /*
  * Makes a lane of the same credentials and database speak for the profile: HELLO goes ahead of the owner's commands.
  * The database is never changed like that: were SELECT refused, the commands behind it would be executed in another

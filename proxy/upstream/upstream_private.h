@@ -22,6 +22,8 @@
 #include "base/log.h"
 #include "upstream/upstream.h"
 
+/* Lanes and profiles are its own. The settings' texts and certificates are those of who has made it, and outlive what
+ * goes by them: upstream_reconfigure() comes before they go. */
 struct upstream {
     struct reactor *reactor;
     struct log_limiter losses;
@@ -47,8 +49,9 @@ struct upstream {
     lingering;      /* those that their clients have left, and that have lanes; who was left first is first */
     size_t sharing; /* profiles that may share lanes */
     const struct lane_events *lane_events;
-    LIST_HEAD(, lane) lanes;  /* all of them */
-    LIST_HEAD(, lane) closed; /* to be freed at the end of the loop iteration, linked by of_pool */
+    LIST_HEAD(, lane) lanes;        /* all of them */
+    LIST_HEAD(, lane) closed;       /* to be freed at the end of the loop iteration, linked by of_pool … */
+    SLIST_HEAD(, profile) released; /* … as are these */
     struct reactor_task free_closed;
     uint64_t last_lane_id;
     uint32_t generation;              /* of the default profile */
@@ -168,16 +171,18 @@ bool upstream_is_kept(const struct lane *lane);
 /* The profile that says what wanted does (whose texts are copied), made if there is none; referenced for the caller.
  * NULL when memory is short. */
 struct profile *profile_get(struct upstream *upstream, const struct profile *wanted);
-/* Has all lanes that are made from now on say another password; who keeps a greeting of before has to take the new one.
- * False when memory is short: then nothing is changed. */
+/* Has all connections that are made from now on say another password. False when memory is short: then nothing is
+ * changed. */
 bool profile_set_password(struct profile *profile, const char *password);
+/* Those that were released, and that nobody can have a pointer to any more. */
+void upstream_free_released(struct upstream *upstream);
 /* Overwrites and frees it; NULL is none. */
 void profile_forget_text(char *text);
 /* upstream->base has taken the place of before, to which nobody comes any more; its reference is given back. */
 void upstream_follow_base(struct upstream *upstream, struct profile *before);
-/* What a new lane says first, in the profile's memory. An exclusive lane shows its client whatever Redis says, so it
- * needs no PING to find out. */
-struct lane_greeting profile_greeting(const struct profile *profile, bool shared);
+/* What a lane says first, as its profile is now; of lane_events. An exclusive lane shows its client whatever Redis
+ * says, so it needs no PING to find out. */
+struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *text);
 
 /* Makes the default profile of the settings and the generation. False when memory is short: then it stays as it was. */
 bool upstream_make_base(struct upstream *upstream);

@@ -1,6 +1,8 @@
 /* Profiles: found or made, counted, and what a connection is told to stand in for their clients. */
 #include "upstream/upstream_private.h"
 
+#include "base/recycle.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,7 +191,6 @@ void upstream_leave_node(struct upstream *upstream, size_t number)
 
 static void profile_free(struct profile *profile)
 {
-    leave_nodes(profile);
     free(profile->elsewhere);
     free(profile->identity);
     free(profile->user);
@@ -279,6 +280,8 @@ struct profile *profile_reference(struct profile *profile)
 
 void profile_release(struct profile *profile)
 {
+    struct upstream *upstream = profile->upstream;
+
     assert(profile->references > 0);
     if (--profile->references > 0) {
         return;
@@ -286,8 +289,21 @@ void profile_release(struct profile *profile)
     assert(profile->clients == 0);
     stop_lingering(profile);
     LIST_REMOVE(profile, of_upstream);
-    profile->upstream->sharing -= profile->may_share ? 1 : 0;
-    profile_free(profile);
+    upstream->sharing -= profile->may_share ? 1 : 0;
+    leave_nodes(profile);
+    SLIST_INSERT_HEAD(&upstream->released, profile, of_released);
+    recycle_hide(profile, sizeof *profile);
+    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
+}
+
+void upstream_free_released(struct upstream *upstream)
+{
+    while (!SLIST_EMPTY(&upstream->released)) {
+        struct profile *profile = SLIST_FIRST(&upstream->released);
+        recycle_show(profile, sizeof *profile);
+        SLIST_REMOVE_HEAD(&upstream->released, of_released);
+        profile_free(profile);
+    }
 }
 
 /* ---- profiles that their clients have left ---- */
@@ -439,15 +455,20 @@ const char *profile_user(const struct profile *profile)
     return profile->user != NULL ? profile->user : "default";
 }
 
-struct lane_greeting profile_greeting(const struct profile *profile, bool shared)
+struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *text)
 {
+    const struct profile *profile = lane_profile(lane);
+    bool shared = lane->use == LANE_SHARED;
     bool asks_id = profile->greeting_id_length > 0 && !profile->may_not_ask_id;
     size_t with_id = profile->greeting_length + profile->greeting_id_length + profile->greeting_tail_length;
 
+    if (lane->bare) {
+        return (struct lane_greeting){0};
+    }
+    text->data = profile->greeting + (asks_id ? 0 : with_id);
+    text->length = profile->greeting_length + (asks_id ? profile->greeting_id_length : 0) +
+                   (shared ? profile->greeting_tail_length : 0);
     return (struct lane_greeting){
-        .bytes = profile->greeting + (asks_id ? 0 : with_id),
-        .length = profile->greeting_length + (asks_id ? profile->greeting_id_length : 0) +
-                  (shared ? profile->greeting_tail_length : 0),
         .replies = profile->greeting_replies + asks_id + (shared ? TAIL_REPLIES : 0),
         .has_tail = shared,
         .asks_id = asks_id,

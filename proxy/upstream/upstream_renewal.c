@@ -67,23 +67,6 @@ void upstream_check_outdated(struct lane *lane)
     }
 }
 
-/* All lanes that are made from now on say the new one, also those that were about to say the old one. */
-static void replace_password(struct profile *profile, const char *password)
-{
-    struct upstream *upstream = profile->upstream;
-    const char *greeting = profile_greeting(profile, true).bytes;
-
-    if (!profile_set_password(profile, password)) {
-        log_error("upstream", "out of memory: the old password stays");
-        return;
-    }
-    for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL; lane = LIST_NEXT(lane, of_upstream)) {
-        if (lane->greeting.bytes != NULL && lane->greeting.bytes == greeting) {
-            lane->greeting = profile_greeting(profile, lane->greeting.has_tail);
-        }
-    }
-}
-
 static void adopt_copied(struct upstream *upstream, const struct profile *before, const char *password)
 {
     /* Closes lanes, with which profiles go. */
@@ -93,7 +76,9 @@ static void adopt_copied(struct upstream *upstream, const struct profile *before
         struct profile *next = LIST_NEXT(profile, of_upstream);
         if (profile_same_credentials(profile, before)) {
             upstream_credentials_accepted(profile);
-            replace_password(profile, password);
+            if (!profile_set_password(profile, password)) {
+                log_error("upstream", "out of memory: the old password stays");
+            }
         }
         profile = next;
     }
@@ -146,8 +131,7 @@ static void try(struct renewal *renewal)
     renewal->tried_us = reactor_now(upstream->reactor);
     renewal->trial = upstream_open_lane(renewal->next, LANE_EXCLUSIVE);
     if (renewal->trial != NULL) {
-        struct lane_greeting greeting = profile_greeting(renewal->next, false);
-        lane_start(renewal->trial, &greeting);
+        lane_start(renewal->trial);
     }
 }
 
@@ -298,11 +282,11 @@ void upstream_renew_password(struct upstream *upstream, const char *user, const 
 {
     const struct profile credentials = {.user = (char *)(uintptr_t)user, .password = (char *)(uintptr_t)old};
     struct renewal *under_way = find_by_credentials(upstream, &credentials);
-    struct profile *before = find_profile(upstream, &credentials);
 
     if (under_way != NULL) {
         renewal_free(under_way);
     }
+    struct profile *before = find_profile(upstream, &credentials);
     if (before == NULL || strcmp(old, password) == 0) {
         return;
     }

@@ -1,10 +1,13 @@
-"""Who answers at a node's address is asked for its id: another cluster's node, or a lone Redis, is never sent a request."""
+"""Who answers at a node's address is asked for its id: another cluster's node, or a lone Redis, is never sent a request.
+And who nodes are told that a connection is."""
+
+import random
 
 import pytest
 
 from harness.admin import stats
 from harness.cluster import SLOTS, Cluster, Node, key_in, slot_of
-from harness.fake_redis import FakeRedis
+from harness.fake_redis import FakeRedis, answer_hello
 from harness.resp import OK, Closed, Error, bulk, wait_for
 from harness.servers import Redis
 
@@ -254,3 +257,79 @@ def test_a_node_that_loads_its_data_is_asked_again(fake, make_headgate):
     other.expect("SET", key, 1).reply(b"+OK\r\n")
     assert client.read() == OK
     other.close()
+
+
+class Ear(Told):
+    """Two nodes that hear who each connection says it is: `faults` are those that it cannot be. Channels begin as all users
+    of their one subscriber do."""
+
+    def __init__(self, fake):
+        self.other, self.away, self.faults, self.refused, self.subscribed = FakeRedis(), None, [], 0, 0
+        super().__init__(fake, self.other)
+        for fake in self.ids:
+            fake.answers |= {"HELLO": self._greet, "AUTH": self._greet, "SSUBSCRIBE": self._subscribe}
+
+    def leave(self):
+        self.away = self.other
+        self.other.close_lanes()
+
+    def _greet(self, lane, arguments):
+        if b"AUTH" in arguments:
+            lane.user, password = arguments[arguments.index(b"AUTH") + 1 :][:2]
+            self.faults += [arguments] if password.rstrip(b"+") != b"of-" + lane.user else []
+            if lane.fake is self.away:
+                self.refused += 1
+                return b"-LOADING Redis is loading\r\n"
+        return answer_hello(lane, arguments) if arguments[0] == b"HELLO" else b"+OK\r\n"
+
+    def _subscribe(self, lane, arguments):
+        self.subscribed += 1
+        self.faults += [] if arguments[1].startswith(lane.user[:2]) else [(lane.user, arguments)]
+        return b">3\r\n$10\r\nssubscribe\r\n" + bulk(arguments[1]) + b":1\r\n"
+
+
+def test_nobody_speaks_for_another_user(fake, make_headgate):
+    """Subscribers authenticate as others while their lanes come to be, and profiles come and go."""
+    ear = Ear(fake)
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="60s", exclusive_ready=0)
+    headgate.await_log("2 of them masters with slots")
+    chance, subscribers = random.Random(1), [headgate.connect() for _ in range(3)]
+
+    def login(client, name):
+        user = f"{name}{chance.choice('abcdefgh')}"
+        client("HELLO", 3, "AUTH", user, f"of-{user}")
+
+    for number, client in enumerate(subscribers):
+        login(client, f"{number}-")
+        client.request("SSUBSCRIBE", key_in(range(SLOTS // 2, SLOTS), f"{number}-"))
+        assert client.read()[0] == b"ssubscribe"
+    for _ in range(10):
+        ear.leave()
+        for number in chance.choices(range(3), k=8):
+            login(subscribers[number], f"{number}-")
+            with headgate.connect() as visitor:
+                login(visitor, chance.randrange(10, 99))
+        ear.subscribed, ear.away = 0, None
+        wait_for(lambda: ear.subscribed >= 3, what="all of them to be subscribed again")
+        assert not ear.faults
+    ear.other.close()
+
+
+def test_a_password_is_exchanged_while_requests_wait_for_a_node(fake, make_headgate):
+    """With the last of them goes all that knows the old one."""
+    ear = Ear(fake)
+    identity = "[identity:here]\naddress = 127.0.0.1\nupstream_user = app\nupstream_password = of-app{}\n"
+    headgate = make_headgate(f"cluster://{fake.url}", start=False, upstream_wait="200ms", reload_on_change="off")
+    headgate.write_rules(identity.format(""))
+    headgate.start()
+    headgate.await_log("2 of them masters with slots")
+    ear.leave()
+    for number in range(6):
+        ear.refused = 0
+        with headgate.connect() as client, headgate.admin() as admin:
+            client.request("SCRIPT", "LOAD", "return 1")
+            wait_for(lambda: ear.refused > 0, what="a request that waits")
+            headgate.write_rules(identity.format("+" * (number % 2)))
+            assert admin("RELOAD") == OK
+            assert client.read().startswith(b"ERR headgate: no connection to Redis")
+    ear.other.close()

@@ -175,9 +175,16 @@ def test_a_password_that_redis_does_not_take_yet(headgate, direct, secret):
 
 
 def test_connections_that_nobody_has_any_more_while_a_password_is_tried(headgate, direct, secret):
-    """They, and what is known of their database, go with the old password."""
+    """They, and what is known of their database, go with the old password; also where one more is tried in its place."""
+    with headgate.connect() as client:
+        client("HELLO", 3)
+        put(secret, "second")
+        await_lines(headgate, NOT_TAKEN, workers(headgate))
+    for number in range(12 * workers(headgate)):
+        with headgate.connect() as other:
+            assert other.pipeline([("AUTH", "default", number), ("GET", "k")]) == [OK, None]
     put(secret, "new")
-    await_lines(headgate, NOT_TAKEN, workers(headgate))
+    await_lines(headgate, NOT_TAKEN, 2 * workers(headgate))
     for database in range(1, 9):
         with headgate.connect() as client:
             assert client.pipeline([("SELECT", database), ("SET", "k", "v")]) == [OK, OK]
