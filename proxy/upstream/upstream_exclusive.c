@@ -248,6 +248,7 @@ void upstream_carry_exclusive(struct lane *lane, struct profile *profile)
 void upstream_release_exclusive(struct lane *lane, bool clean)
 {
     lane_set_owner(lane, NULL, NULL);
+    lane_wake_waiters(lane);
     lane_pause(lane, false);
     lane->awaits_quiet = false;
     lane->expects_pushes = false;
