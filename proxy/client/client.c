@@ -81,11 +81,13 @@ static void hold_expired(evutil_socket_t fd, short what, void *context)
     client_end_hold(context);
 }
 
-static void shared_lane_relieved(struct lane_waiter *waiter)
+static void lane_takes_bytes(struct lane_waiter *waiter)
 {
     struct client *client = (struct client *)(void *)((char *)waiter - offsetof(struct client, lane_waiter));
 
-    session_lane_owner.writable(client);
+    if (client_wait_is_over(client, CLIENT_WAIT_LANE)) {
+        client_want_flush(client);
+    }
 }
 
 /* ---- accepting ---- */
@@ -104,7 +106,7 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
     client->place = service->next_place++;
     client->flush.run = service->cluster != NULL ? client_late_task : client_flush_task;
     STAILQ_INIT(&client->unwritten);
-    client->lane_waiter.wake = shared_lane_relieved;
+    client->lane_waiter.wake = lane_takes_bytes;
     client->address = origin->address;
     client->is_proxied = origin->is_proxied;
     client->listener = (uint32_t)origin->listener;

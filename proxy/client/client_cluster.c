@@ -389,8 +389,7 @@ bool client_cluster_lane(struct client *client, const struct session_route *rout
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     if (lane_is_congested(*lane)) {
-        lane_await(*lane, &client->lane_waiter);
-        return client_wait_for(client, CLIENT_WAIT_LANE);
+        return client_wait_for_lane(client, *lane);
     }
     client->routed_changes = *client->service->cluster->changes;
     client->at_replicas = (*lane)->settings->gives_back;

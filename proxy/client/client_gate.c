@@ -11,6 +11,12 @@ bool client_wait_for(struct client *client, enum client_wait what)
     return false;
 }
 
+bool client_wait_for_lane(struct client *client, struct lane *lane)
+{
+    lane_await(lane, &client->lane_waiter);
+    return client_wait_for(client, CLIENT_WAIT_LANE);
+}
+
 bool client_hold_until(struct client *client, int64_t until_us)
 {
     int64_t delay = until_us - reactor_now(client->service->reactor);

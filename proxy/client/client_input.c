@@ -265,7 +265,7 @@ static ssize_t pass_on(struct client *client)
     if (taken > 0 && client->state == CLIENT_OPEN) {
         resp_command_skip(&client->command, (uint64_t)taken);
         if (lane_is_congested(client->exclusive)) {
-            (void)client_wait_for(client, CLIENT_WAIT_LANE);
+            (void)client_wait_for_lane(client, client->exclusive);
         }
     }
     return taken;

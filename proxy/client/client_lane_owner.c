@@ -50,7 +50,6 @@ static void owner_broken(void *owner, const char *why)
         client->exclusive = NULL;
         client->session = (struct session){0};
         stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-        (void)client_wait_is_over(client, CLIENT_WAIT_LANE);
         client_want_flush(client);
         return;
     }
@@ -111,20 +110,10 @@ static void owner_reroute(void *owner)
     }
 }
 
-static void owner_writable(void *owner)
-{
-    struct client *client = owner;
-
-    if (client_wait_is_over(client, CLIENT_WAIT_LANE)) {
-        client_want_flush(client);
-    }
-}
-
 const struct lane_owner session_lane_owner = {
     .bytes = owner_bytes,
     .frame = owner_frame,
     .broken = owner_broken,
     .leave = owner_leave,
     .reroute = owner_reroute,
-    .writable = owner_writable,
 };

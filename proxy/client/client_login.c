@@ -54,7 +54,7 @@ static bool needs_fence(const struct client *client)
 static bool wait_for_quiet(struct client *client)
 {
     client->exclusive->awaits_quiet = true;
-    (void)client_wait_for(client, CLIENT_WAIT_LANE);
+    (void)client_wait_for_lane(client, client->exclusive);
     if (client->login_wait_us == 0) {
         client->login_wait_us = client->wait_since_us;
     }

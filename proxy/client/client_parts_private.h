@@ -135,7 +135,7 @@ struct client {
     struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
     uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */
     uint64_t told_lane_id;          /* the lane whose id in Redis it was told last; 0: none */
-    struct lane_waiter lane_waiter; /* while it waits for a shared lane */
+    struct lane_waiter lane_waiter; /* while it waits for a lane */
     struct lane *exclusive;         /* NULL while the client uses shared lanes */
     struct profile *profile;        /* at the home upstream; see client_profile_at() */
     /* In a cluster: */

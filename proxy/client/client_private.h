@@ -234,6 +234,8 @@ void client_measure_forget(struct client *client);
 
 /* Puts the next request off; always false. */
 bool client_wait_for(struct client *client, enum client_wait what);
+/* The same until that lane takes bytes (again), or is not to be used any more. */
+bool client_wait_for_lane(struct client *client, struct lane *lane);
 /* What the client waited for has come, if it did wait for that. Whether it did. */
 static inline bool client_wait_is_over(struct client *client, enum client_wait what)
 {

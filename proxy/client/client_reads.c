@@ -154,8 +154,7 @@ bool client_reads_lane(struct client *client, const struct session_route *route,
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     if (lane_is_congested(*lane)) {
-        lane_await(*lane, &client->lane_waiter);
-        return client_wait_for(client, CLIENT_WAIT_LANE);
+        return client_wait_for_lane(client, *lane);
     }
     client->reads_by = route->reads_by;
     count(client, *lane);

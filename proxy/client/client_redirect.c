@@ -19,8 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So often one request is sent on at most. */
-#define REDIRECTS_MAX 16
 /* From so many on there are pauses between them, in case two nodes send it to each other. */
 #define REDIRECTS_AT_ONCE 3
 
@@ -140,14 +138,6 @@ static bool hold(struct client *client, struct run *run, struct slice error, str
     return true;
 }
 
-static bool is_over(const struct client *client, const struct held *held)
-{
-    int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
-
-    return held != NULL &&
-           (held->redirects >= REDIRECTS_MAX || reactor_now(client->service->reactor) - held->since_us >= patience);
-}
-
 bool client_redirected(struct run *run, struct slice error, struct slice request)
 {
     struct client *client = run->owner;
@@ -170,7 +160,7 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     if (kind != REDIRECT_LATER && !is_doubtful) {
         is_unknown = cluster_way_redirect(ways, from, &there) == NULL;
     }
-    if (!is_free(client, run) || is_over(client, before)) {
+    if (!is_free(client, run) || client_redirect_is_over(client, before)) {
         stats_add(client->service->reactor->stats, STATS_REDIRECTS_ENDED, before != NULL);
         if (run->hushed) {
             client_end(client, CLIENT_NOT_EXECUTED);
@@ -192,6 +182,8 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     held->redirects += kind != REDIRECT_LATER && !is_unknown;
     held->was_asked = held->asks;
     held->asks = kind == REDIRECT_ASK && !is_unknown;
+    /* An ASK that names no host ("?") no map explains: the request is sent to the same node until it goes on. */
+    held->awaits_map = is_unknown && !(there.ask && there.is_unknown);
     held->pauses = kind == REDIRECT_LATER || is_unknown || held->redirects >= REDIRECTS_AT_ONCE;
     held->there = there;
     held->is_doubtful = is_doubtful;
@@ -229,7 +221,7 @@ void client_returned(struct run *run, struct slice requests)
         run->requests -= run->answered + 1;
         run->answered = 0;
         held->asks = false;
-        held->is_refuted = is_for_node(client, held->run, held->request) || is_over(client, held);
+        held->is_refuted = is_for_node(client, held->run, held->request) || client_redirect_is_over(client, held);
     }
     client_end_taken(client);
     if (client->state != CLIENT_CLOSED) {

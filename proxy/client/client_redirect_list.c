@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So often one request is sent on at most. */
+#define REDIRECTS_MAX 16
+
 void client_redirect_free(struct held *held)
 {
     if (held->question != NULL) {
@@ -54,6 +57,14 @@ struct held *client_redirect_find(const struct client *client, const struct run 
     held = held != NULL ? held : find_from(TAILQ_FIRST(&redirects->requests), run);
     redirects->recent = held;
     return held;
+}
+
+bool client_redirect_is_over(const struct client *client, const struct held *held)
+{
+    int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
+
+    return held != NULL &&
+           (held->redirects >= REDIRECTS_MAX || reactor_now(client->service->reactor) - held->since_us >= patience);
 }
 
 void client_redirect_drop(struct client *client, struct held *held)

@@ -22,9 +22,10 @@ struct held {
     char *error;          /* that it was answered by last, with CR LF */
     bool is_held;         /* it is on no lane */
     bool is_subscription; /* it goes over a lane of the client's subscriptions */
-    bool is_overtaken;    /* another one with one of its keys was executed before it */
+    bool is_overtaken;    /* another one with one of its keys was executed before it, or it has waited too long */
     bool asks;            /* with ASKING, at `there` */
     bool pauses;          /* before it is sent */
+    bool awaits_map;      /* that says where it goes: the one that there is does not have `there` */
     bool is_doubtful;     /* the error may be a script's: `asked` is to be asked … */
     bool is_refuted;      /* … and has not said so; or no other node can do it: the error is the reply */
     bool was_asked;       /* with ASKING, as the request was */
@@ -55,6 +56,8 @@ struct held *client_redirect_new(const struct client *client, struct slice reque
 void client_redirect_free(struct held *held);
 /* What is kept of the run's request; NULL: it was not redirected. */
 struct held *client_redirect_find(const struct client *client, const struct run *run);
+/* Whether it was sent on, or has waited, for long enough: the error is its reply. NULL is new. */
+bool client_redirect_is_over(const struct client *client, const struct held *held);
 /* Keeps the list, which is there, in the order of the client's requests. */
 void client_redirect_insert(struct client *client, struct held *held);
 /* Takes it out of the list, which goes with the last one, and frees it. */

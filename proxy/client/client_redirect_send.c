@@ -30,10 +30,10 @@ static bool on_question_redirected(struct run *run, struct slice error, struct s
     struct cluster_redirect there;
 
     (void)request;
-    if (cluster_redirect_parse(error, &there) &&
-        cluster_way_redirect(client->service->cluster, held->asked, &there) != NULL) {
+    if (cluster_redirect_parse(error, &there)) {
+        held->awaits_map = cluster_way_redirect(client->service->cluster, held->asked, &there) == NULL;
         held->there = there;
-        held->asks = there.ask;
+        held->asks = there.ask && !held->awaits_map;
         held->is_refuted = false;
     }
     return false;
@@ -116,7 +116,7 @@ static bool ask(struct client *client, struct held *held)
 /* ---- sending them ---- */
 
 /* Where it belongs now; NULL: home. */
-static const struct cluster_way *destination_of(struct client *client, const struct held *held)
+static const struct cluster_way *destination_of(struct client *client, struct held *held)
 {
     struct cluster_ways *ways = client->service->cluster;
 
@@ -209,13 +209,31 @@ static void send_again(struct client *client, struct held *held)
 
 /* The client has one lane of its own at a time, which is left when what was sent on it is answered: then the next ones
  * are sent. */
-static bool has_other_lane(struct client *client, const struct held *held)
+static bool has_other_lane(struct client *client, struct held *held)
 {
     const struct client_redirects *redirects = client->redirects;
     bool is_answered_here = held->is_overtaken || held->is_refuted;
 
     return client->exclusive != NULL && held->is_held && !is_answered_here && client->sent_runs > redirects->held &&
            destination_of(client, held) != client->exclusive_way;
+}
+
+/* Whether the map still does not say where it goes. It is not sent to the same node meanwhile: if the error was not
+ * Redis' own, it may have been executed. A slot that has another owner by now has moved, whatever that is called. */
+static bool awaits_map(struct client *client, struct held *held)
+{
+    struct cluster_ways *ways = client->service->cluster;
+
+    if (!held->awaits_map) {
+        return false;
+    }
+    bool has_moved = !held->there.ask && cluster_way_of(ways, held->there.slot) != held->asked;
+    bool is_found = has_moved || cluster_way_redirect(ways, NULL, &held->there) != NULL;
+    held->asks = is_found && held->there.ask;
+    held->redirects += is_found;
+    held->is_overtaken = held->is_overtaken || (!is_found && client_redirect_is_over(client, held));
+    held->awaits_map = !is_found && !held->is_overtaken;
+    return held->awaits_map;
 }
 
 /* One of them is to wait. True: they all do, as they are sent in order. */
@@ -227,7 +245,7 @@ static bool pauses(struct client_redirects *redirects)
 
     TAILQ_FOREACH(held, &redirects->requests, of_client)
     {
-        is_due = is_due || (held->is_held && held->pauses);
+        is_due = is_due || (held->is_held && (held->pauses || awaits_map(redirects->client, held)));
         held->pauses = false;
     }
     redirects->paused = redirects->paused || (is_due && event_add(&redirects->timer, &pause) == 0);

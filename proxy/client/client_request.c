@@ -310,7 +310,7 @@ static enum client_outcome take_nothing(struct client *client)
         return CLIENT_TAKEN;
     }
     if (lane_is_congested(client->exclusive)) {
-        (void)client_wait_for(client, CLIENT_WAIT_LANE);
+        (void)client_wait_for_lane(client, client->exclusive);
         return CLIENT_WAITS;
     }
     client->session.silent_next = false;

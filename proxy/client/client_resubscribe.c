@@ -273,16 +273,10 @@ static void lane_broken(void *owner, const char *why)
     session_lane_owner.broken(owner, why);
 }
 
-static void lane_writable(void *owner)
-{
-    session_lane_owner.writable(owner);
-}
-
 static const struct lane_owner moving_owner = {
     .bytes = lane_bytes,
     .frame = lane_frame,
     .broken = lane_broken,
-    .writable = lane_writable,
 };
 
 /* ---- moving ---- */

@@ -55,7 +55,7 @@ bool client_choose_lane(struct client *client, const struct session_route *route
         }
         *lane = client->exclusive;
         if (lane_is_congested(*lane)) {
-            return client_wait_for(client, CLIENT_WAIT_LANE);
+            return client_wait_for_lane(client, *lane);
         }
         return true;
     }
@@ -71,8 +71,7 @@ bool client_choose_lane(struct client *client, const struct session_route *route
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     if (lane_is_congested(*lane)) {
-        lane_await(*lane, &client->lane_waiter);
-        return client_wait_for(client, CLIENT_WAIT_LANE);
+        return client_wait_for_lane(client, *lane);
     }
     return true;
 }

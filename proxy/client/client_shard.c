@@ -150,14 +150,8 @@ static void shard_broken(void *owner, const char *why)
     session_lane_owner.broken(owner, why);
 }
 
-static void shard_writable(void *owner)
-{
-    session_lane_owner.writable(owner);
-}
-
 const struct lane_owner client_shard_owner = {
     .bytes = shard_bytes,
     .frame = shard_frame,
     .broken = shard_broken,
-    .writable = shard_writable,
 };

@@ -186,7 +186,6 @@ static const struct lane_owner part_owner = {
     .frame = lane_unheard_frame,
     .broken = lane_unheard_broken,
     .reroute = on_reroute,
-    .writable = lane_unheard_writable,
 };
 
 /* The lane for a part. NULL when memory is short. */

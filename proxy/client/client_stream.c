@@ -176,7 +176,7 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
         return false;
     }
     if (lane->state != LANE_READY) {
-        return client_wait_for(client, CLIENT_WAIT_LANE);
+        return client_wait_for_lane(client, lane);
     }
     if (!expect_reply(client, command, &route)) {
         return client_out_of_memory(client);
@@ -211,7 +211,7 @@ size_t client_continue_stream(struct client *client, const char *data, size_t le
         client->discarding = false;
         resp_command_reset(&client->command);
     } else if (!client->discarding && lane_is_congested(lane)) {
-        (void)client_wait_for(client, CLIENT_WAIT_LANE);
+        (void)client_wait_for_lane(client, lane);
     }
     return taken;
 }

@@ -154,7 +154,7 @@ bool client_subscriber_lane(struct client *client, const struct session_route *r
     }
     *lane = at->lane;
     if (lane_is_congested(*lane)) {
-        return client_wait_for(client, CLIENT_WAIT_LANE);
+        return client_wait_for_lane(client, *lane);
     }
     client->routed_changes = *client->service->cluster->changes;
     client->at_replicas = false;

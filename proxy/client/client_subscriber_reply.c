@@ -495,17 +495,9 @@ static void owner_reroute(void *owner)
     }
 }
 
-static void owner_writable(void *owner)
-{
-    const struct subscriber_lane *at = owner;
-
-    session_lane_owner.writable(at->subscriber->client);
-}
-
 const struct lane_owner client_subscriber_owner = {
     .bytes = owner_bytes,
     .frame = owner_frame,
     .broken = owner_broken,
     .reroute = owner_reroute,
-    .writable = owner_writable,
 };

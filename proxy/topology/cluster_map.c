@@ -312,6 +312,58 @@ struct cluster_map *cluster_map_parse(struct slice reply, const char *asked_host
     return map;
 }
 
+/* ---- masters without slots ---- */
+
+/* "fail?" is what one node suspects. */
+static bool is_fit_master(struct slice flags)
+{
+    bool is_master = false, has_failed = false;
+
+    while (flags.length > 0) {
+        struct slice flag = cluster_redirect_take_part(&flags, ',');
+        is_master = is_master || slice_is(flag, "master");
+        has_failed = has_failed || slice_is(flag, "fail");
+    }
+    return is_master && !has_failed;
+}
+
+/* "<id> <ip>:<port>[@<port>[,<name>[,…]]] <flags> …". Its host is the name where nodes are told by names. */
+static bool read_master(struct slice line, bool by_name, struct cluster_redirect *place, struct told_node *told)
+{
+    told->id = cluster_redirect_take_part(&line, ' ');
+    struct slice names = cluster_redirect_take_part(&line, ' ');
+    struct slice endpoint = cluster_redirect_take_part(&names, '@');
+    bool is_fit = is_fit_master(cluster_redirect_take_part(&line, ' ')) && told->id.length < CLUSTER_ID_MAX &&
+                  cluster_redirect_is_host(told->id) && cluster_redirect_read_endpoint(endpoint, place);
+
+    (void)cluster_redirect_take_part(&names, ',');
+    struct slice name = cluster_redirect_take_part(&names, ',');
+    told->port = place->port;
+    told->host = by_name && name.length > 0 ? name : slice_of(place->host);
+    return is_fit && told->host.length > 0 && cluster_redirect_is_host(told->host);
+}
+
+void cluster_map_add_masters(struct cluster_map *map, struct slice reply)
+{
+    char why[CLUSTER_WHY_MAX];
+    struct building building = {.map = map, .capacity = map->node_count, .why = why};
+    bool by_name = map->nodes[0].targets.count == 0;
+    struct cluster_redirect place;
+    struct told_node told;
+    struct slice lines;
+
+    if (!resp_element_next_text(&reply, &lines)) {
+        return;
+    }
+    while (lines.length > 0) {
+        bool is_read = read_master(cluster_redirect_take_part(&lines, '\n'), by_name, &place, &told);
+        int16_t number = is_read ? find_or_add(&building, &told, true) : CLUSTER_NOBODY;
+        if (number != CLUSTER_NOBODY) {
+            map->nodes[number].master = number;
+        }
+    }
+}
+
 /* ---- life ---- */
 
 struct cluster_map *cluster_map_reference(struct cluster_map *map)

@@ -1,5 +1,6 @@
 /*
- * Which node of a Redis Cluster has which slots: what one node has said of it, as CLUSTER SLOTS.
+ * Which node of a Redis Cluster has which slots, and which masters have none: what one node has said of it, as CLUSTER
+ * SLOTS and CLUSTER NODES.
  *
  * A map is built whole and never changed afterwards; whoever uses it holds a reference, on whatever thread. A node is
  * the same one in another map if its host and port are the same (cluster_map_find()); its place may be another one.
@@ -52,6 +53,10 @@ struct cluster_map {
  * with one line in why: it is an error, no such reply, contradicts itself, or memory is short.
  */
 struct cluster_map *cluster_map_parse(struct slice reply, const char *asked_host, char why[CLUSTER_WHY_MAX]);
+
+/* Adds what a whole reply to CLUSTER NODES has beside them: masters without slots, which ASK may name. To a map that
+ * nobody else has yet; what is no such reply, or contradicts the map, adds nothing. */
+void cluster_map_add_masters(struct cluster_map *map, struct slice reply);
 
 /* One reference more; returns map. */
 struct cluster_map *cluster_map_reference(struct cluster_map *map);

@@ -9,8 +9,8 @@
 
 /* What a cluster of as many nodes as may be, each of its slots for itself, would say, and more. Bytes. */
 #define REPLY_MAX ((size_t)8 << 20)
-/* Slots and info; AUTH's is one more. */
-#define REPLIES_MOST 3
+/* Slots, info and nodes; AUTH's is one more. */
+#define REPLIES_MOST 4
 
 struct cluster_question {
     struct reactor *reactor;
@@ -75,7 +75,7 @@ static bool has_credentials(const struct cluster_question *question)
 
 static size_t replies_expected(const struct cluster_question *question)
 {
-    return has_credentials(question) ? 3 : 2;
+    return has_credentials(question) ? REPLIES_MOST : REPLIES_MOST - 1;
 }
 
 static struct slice reply_at(const struct cluster_question *question, size_t place)
@@ -124,11 +124,12 @@ static void read_info(struct cluster_map *map, struct slice reply)
 
 static void take_answer(struct cluster_question *question)
 {
-    size_t first = replies_expected(question) - 2;
+    bool has_auth = has_credentials(question);
+    size_t first = has_auth;
     struct slice auth = reply_at(question, 0);
     char why[CLUSTER_WHY_MAX];
 
-    if (first > 0 && auth.data[0] == '-') {
+    if (has_auth && auth.data[0] == '-') {
         int length = (int)(auth.length - 3 < 100 ? auth.length - 3 : 100);
         snprintf(why, sizeof why, "it answers AUTH by \"%.*s\"", length, auth.data + 1);
         finish(question, NULL, why);
@@ -137,6 +138,7 @@ static void take_answer(struct cluster_question *question)
     struct cluster_map *map = cluster_map_parse(reply_at(question, first), question->host, why);
     if (map != NULL) {
         read_info(map, reply_at(question, first + 1));
+        cluster_map_add_masters(map, reply_at(question, first + 2));
     }
     finish(question, map, why);
 }
@@ -209,7 +211,8 @@ static size_t write_auth(const struct cluster_question *question, char *out, siz
 
 static void ask(struct cluster_question *question)
 {
-    static const char questions[] = "*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n*2\r\n$7\r\nCLUSTER\r\n$4\r\nINFO\r\n";
+    static const char questions[] = "*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n*2\r\n$7\r\nCLUSTER\r\n$4\r\nINFO\r\n"
+                                    "*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n";
     char text[4096];
     size_t length = has_credentials(question) ? write_auth(question, text, sizeof text) : 0;
 

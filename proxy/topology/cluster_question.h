@@ -1,6 +1,7 @@
 /*
- * Asks one node of a Redis Cluster what it knows of it, on a connection of its own: CLUSTER SLOTS and CLUSTER INFO. Not
- * by a lane: those belong to nodes that are known, this one may be a seed, and is asked when others do not answer.
+ * Asks one node of a Redis Cluster what it knows of it, on a connection of its own: CLUSTER SLOTS, INFO and
+ * NODES. Not by a lane: those belong to nodes that are known, this one may be a seed, and is asked when others do not
+ * answer.
  */
 #ifndef HEADGATE_CLUSTER_QUESTION_H
 #define HEADGATE_CLUSTER_QUESTION_H

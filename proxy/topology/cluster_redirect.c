@@ -2,15 +2,14 @@
 
 #include "resp/word.h"
 
-/* The part before the next blank; *rest is what lies behind it. */
-static struct slice take_word(struct slice *rest)
+struct slice cluster_redirect_take_part(struct slice *rest, char end)
 {
-    const char *blank = rest->length > 0 ? memchr(rest->data, ' ', rest->length) : NULL;
-    struct slice word = {rest->data, blank != NULL ? (size_t)(blank - rest->data) : rest->length};
-    size_t taken = word.length + (blank != NULL);
+    const char *found = rest->length > 0 ? memchr(rest->data, end, rest->length) : NULL;
+    struct slice part = {rest->data, found != NULL ? (size_t)(found - rest->data) : rest->length};
+    size_t taken = part.length + (found != NULL);
 
     *rest = (struct slice){rest->data + taken, rest->length - taken};
-    return word;
+    return part;
 }
 
 static struct slice without_frame(struct slice line)
@@ -46,8 +45,7 @@ bool cluster_redirect_is_host(struct slice host)
     return host.length < CLUSTER_HOST_MAX;
 }
 
-/* "host:port"; the host may be an IPv6 address, as it is: "::1:7000". */
-static bool take_endpoint(struct slice endpoint, struct cluster_redirect *redirect)
+bool cluster_redirect_read_endpoint(struct slice endpoint, struct cluster_redirect *redirect)
 {
     const char *colon = endpoint.length > 0 ? memrchr(endpoint.data, ':', endpoint.length) : NULL;
 
@@ -69,12 +67,12 @@ static bool take_endpoint(struct slice endpoint, struct cluster_redirect *redire
 bool cluster_redirect_parse(struct slice error_line, struct cluster_redirect *redirect)
 {
     struct slice rest = without_frame(error_line);
-    struct slice code = take_word(&rest);
-    struct slice slot = take_word(&rest);
+    struct slice code = cluster_redirect_take_part(&rest, ' ');
+    struct slice slot = cluster_redirect_take_part(&rest, ' ');
     struct cluster_redirect found = {.ask = slice_is(code, "ASK")};
 
     if ((!found.ask && !slice_is(code, "MOVED")) || !take_number(slot, 0, CLUSTER_SLOTS - 1, &found.slot) ||
-        !take_endpoint(rest, &found)) {
+        !cluster_redirect_read_endpoint(rest, &found)) {
         return false;
     }
     *redirect = found;

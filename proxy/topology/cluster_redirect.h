@@ -19,6 +19,11 @@ struct cluster_redirect {
  * makes no sense; then *redirect is not changed. */
 bool cluster_redirect_parse(struct slice error_line, struct cluster_redirect *redirect);
 
+/* The same of "host:port" alone; the host may be an IPv6 address, as it is: "::1:7000". */
+bool cluster_redirect_read_endpoint(struct slice endpoint, struct cluster_redirect *redirect);
+/* The part before that byte, or all; *rest is what lies behind it. */
+struct slice cluster_redirect_take_part(struct slice *rest, char end);
+
 /* Whether it is shorter than CLUSTER_HOST_MAX, and of what stands in names and addresses: it goes to logs, and to the
  * resolver. "" is one. */
 bool cluster_redirect_is_host(struct slice host);

@@ -60,7 +60,7 @@ static void note_stranger(struct cluster_ways *ways, const char *text, struct sl
     }
 }
 
-/* Of lane_settings: masters and replicas. Of an address that no map has, the node that has told of it is believed. */
+/* Of lane_settings: masters and replicas. An address that the map has no more is being left. */
 static bool may_have_id(void *context, const char *text, struct slice id)
 {
     struct cluster_ways *ways = context;
@@ -244,39 +244,33 @@ static void note_lost(struct cluster_ways *ways, int16_t before)
 
 /* ---- redirects ---- */
 
-/* A node that the map does not have: only an address can be believed without asking anybody. */
+/* The way to a node that the map has. No other address is believed, as the error may be of a module's making, which
+ * says what a client has told it to say; and whoever is there would be told passwords. */
 static struct cluster_way *meet(struct cluster_ways *ways, const char *host, uint16_t port)
 {
-    struct conf_address address = {.host = (char *)(uintptr_t)host, .port = port};
     int16_t place = ways->map != NULL ? cluster_map_find(ways->map, host, port) : CLUSTER_NOBODY;
-    struct connection_targets targets = {.count = 0};
+    struct cluster_way *way = place != CLUSTER_NOBODY ? cluster_way_at(ways, host, port) : NULL;
 
-    if (place != CLUSTER_NOBODY) {
-        return way_new(ways, host, port, &ways->map->nodes[place].targets);
+    if (way != NULL) {
+        use(ways, way);
+    } else if (place != CLUSTER_NOBODY) {
+        const struct connection_targets *targets = &ways->map->nodes[place].targets;
+        const struct sockaddr *first = (const struct sockaddr *)(const void *)&targets->items[0].address;
+        bool is_own = targets->count > 0 && ways->is_own(ways->context, first);
+        way = is_own ? NULL : way_new(ways, host, port, targets);
     }
-    bool is_address = connection_resolve_numeric(&address, &targets) && targets.count > 0;
-    if (!is_address || ways->is_own(ways->context, (const struct sockaddr *)(const void *)&targets.items[0].address)) {
-        return NULL;
-    }
-    return way_new(ways, host, port, &targets);
+    return way;
 }
 
 struct cluster_way *cluster_way_redirect(struct cluster_ways *ways, const struct cluster_way *from,
-                                         const struct cluster_redirect *redirect)
+                                         struct cluster_redirect *redirect)
 {
-    const char *host = redirect->host[0] != '\0' || from == NULL ? redirect->host : from->host;
-
-    if (!redirect->ask) {
+    if (redirect->host[0] == '\0' && !redirect->is_unknown && from != NULL) {
+        memcpy(redirect->host, from->host, sizeof redirect->host);
+    }
+    struct cluster_way *way = meet(ways, redirect->host, redirect->port);
+    if (way == NULL || !redirect->ask) {
         cluster_ways_want_map(ways);
-    }
-    if (redirect->is_unknown || *host == '\0') {
-        return NULL;
-    }
-    struct cluster_way *way = cluster_way_at(ways, host, redirect->port);
-    if (way == NULL) {
-        way = meet(ways, host, redirect->port);
-    } else {
-        use(ways, way);
     }
     if (way != NULL && !redirect->ask && ways->owner[redirect->slot] != (int16_t)way->number) {
         note_lost(ways, ways->owner[redirect->slot]);
@@ -306,7 +300,7 @@ static void fail_lane(void *context, struct lane *lane)
     }
 }
 
-/* The node at the end of the lanes is none of this map: it was met before that came, or has gone since. */
+/* The node at the end of the lanes is none of this map: it has gone. */
 static void leave_other(struct cluster_way *way, const struct cluster_node *node)
 {
     bool is_other = way->id[0] != '\0' && node->id[0] != '\0' && strcmp(way->id, node->id) != 0;

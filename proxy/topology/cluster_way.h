@@ -2,8 +2,8 @@
  * A worker's ways to the nodes of a Redis Cluster: one upstream for each, and which of them a slot is at.
  *
  * What is known comes from maps (cluster_map.h), and between two of them from what nodes answer (MOVED). A way is made
- * when a map names a master, or when a node tells of it, and goes when no map has it any more and nothing is under way.
- * Credentials and what clients have said of themselves are those of the home upstream's profiles, which have a
+ * when a map names a master, or a node one of the map's, and goes when it is no master any more and nothing is under
+ * way. Credentials and what clients have said of themselves are those of the home upstream's profiles, which have a
  * counterpart at each way (profile_at()).
  */
 #ifndef HEADGATE_CLUSTER_WAY_H
@@ -101,10 +101,11 @@ static inline struct cluster_way *cluster_way_of(const struct cluster_ways *ways
 /* Whether a node is a master, as far as is known: the map says so, or it has a slot. */
 bool cluster_way_is_master(const struct cluster_ways *ways, const struct cluster_way *way);
 
-/* Where the node at the end of `from` sends a request; made if need be. With MOVED the slot is there from now on. NULL:
- * it does not say where, or there is no knowing where that is. */
+/* Where the node at the end of `from` sends a request; made if need be. With MOVED the slot is there from now on. What
+ * says no host gets that of `from`. NULL: it does not say where, or the map does not have that: a newer one is asked
+ * for. */
 struct cluster_way *cluster_way_redirect(struct cluster_ways *ways, const struct cluster_way *from,
-                                         const struct cluster_redirect *redirect);
+                                         struct cluster_redirect *redirect);
 
 /* The counterpart of a profile of the home upstream; NULL when memory is short. */
 static inline struct profile *cluster_way_profile(const struct cluster_way *way, struct profile *profile)

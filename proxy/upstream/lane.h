@@ -93,8 +93,6 @@ struct lane_owner {
     /* What it leads to is not to be waited for any more by all who do; it is not READY. What waits on it may go along
      * to where it belongs by now: upstream_carry_exclusive(). May be NULL: it goes on waiting. */
     void (*reroute)(void *owner);
-    /* The lane became ready, or its output fell below the mark after lane_is_congested() was true. */
-    void (*writable)(void *owner);
 };
 
 /* For an exclusive lane on which nothing but replies is waited for. The owner is where its address is (struct lane **);
@@ -104,9 +102,8 @@ extern const struct lane_owner lane_unheard_owner;
 void lane_unheard_bytes(void *owner, const char *data, size_t length);
 bool lane_unheard_frame(void *owner, const struct resp_reply *reply);
 void lane_unheard_broken(void *owner, const char *why);
-void lane_unheard_writable(void *owner);
 
-/* Somebody who waits for a congested shared lane to take bytes again; embedded in who waits. */
+/* Somebody who waits for a lane to take bytes (again), for one lane at a time; embedded in who waits. */
 struct lane_waiter {
     LIST_ENTRY(lane_waiter) of_lane;
     bool waits;
@@ -172,7 +169,7 @@ struct lane {
     bool taken_over;         /* its connection was another lane's */
     bool spare;              /* the upstream's: it is being opened for the pool */
     bool ending;             /* the output is followed by the end of our stream */
-    bool awaits_quiet;       /* the owner is to be told (writable) whenever nothing is owed any more */
+    bool awaits_quiet;       /* who waits for it is to be told whenever nothing is owed any more */
     bool bare;               /* nothing was said on it: it speaks for its profile only after an AUTH */
     bool paused;             /* replies are not read (once it is ready) */
     bool was_congested;
@@ -233,10 +230,13 @@ static inline bool lane_is_congested(const struct lane *lane)
            buffer_length(&lane->sent) > LANE_SENT_MARK;
 }
 
-/* Wakes the waiter, once, when the lane is not congested any more, or is not to be used any more. */
+/* Wakes the waiter, once, when the lane becomes ready, is not congested any more, or is not to be used any more: that
+ * lane, and no other that it has waited for before. */
 void lane_await(struct lane *lane, struct lane_waiter *waiter);
 /* Harmless if it does not wait. */
 void lane_waiter_cancel(struct lane_waiter *waiter);
+/* In the order in which they came, so that nobody waits longer than others. */
+void lane_wake_waiters(struct lane *lane);
 
 /* Exclusive lanes: stops or resumes reading replies (back pressure). */
 void lane_pause(struct lane *lane, bool paused);

@@ -1,14 +1,5 @@
-/* Who waits while there is too much to write, or too much that was not answered. */
+/* Who waits for a lane: while there is too much to write, or too much that was not answered, or it is not ready. */
 #include "upstream/lane_private.h"
-
-#include <assert.h>
-
-void lane_await(struct lane *lane, struct lane_waiter *waiter)
-{
-    assert(!waiter->waits);
-    waiter->waits = true;
-    LIST_INSERT_HEAD(&lane->waiters, waiter, of_lane);
-}
 
 void lane_waiter_cancel(struct lane_waiter *waiter)
 {
@@ -16,6 +7,13 @@ void lane_waiter_cancel(struct lane_waiter *waiter)
         waiter->waits = false;
         LIST_REMOVE(waiter, of_lane);
     }
+}
+
+void lane_await(struct lane *lane, struct lane_waiter *waiter)
+{
+    lane_waiter_cancel(waiter);
+    waiter->waits = true;
+    LIST_INSERT_HEAD(&lane->waiters, waiter, of_lane);
 }
 
 void lane_wake_waiters(struct lane *lane)
@@ -31,14 +29,5 @@ void lane_wake_waiters(struct lane *lane)
         struct lane_waiter *waiter = LIST_FIRST(&woken);
         lane_waiter_cancel(waiter);
         waiter->wake(waiter);
-    }
-}
-
-void lane_tell_relief(struct lane *lane)
-{
-    lane->was_congested = false;
-    lane_wake_waiters(lane);
-    if (lane->owner != NULL) {
-        lane->owner_events->writable(lane->owner);
     }
 }

@@ -36,9 +36,7 @@ void lane_now_ready(struct lane *lane)
     lane_want_flush(lane);
     lane_end_stream_when_written(lane);
     lane->events->ready(lane);
-    if (lane->owner != NULL) {
-        lane->owner_events->writable(lane->owner);
-    }
+    lane_wake_waiters(lane);
 }
 
 static void greeting_refused(struct lane *lane)

@@ -50,15 +50,12 @@ static inline struct run *lane_queue_pop(struct lane *lane)
 
 /* ---- lane_congestion.c ---- */
 
-/* In the order in which they came, so that nobody waits longer than others. */
-void lane_wake_waiters(struct lane *lane);
-/* The lane is not congested any more. */
-void lane_tell_relief(struct lane *lane);
 /* To be called when there may be less output than before. */
 static inline void lane_note_relief(struct lane *lane)
 {
     if (lane->was_congested && !lane_is_congested(lane)) {
-        lane_tell_relief(lane);
+        lane->was_congested = false;
+        lane_wake_waiters(lane);
     }
 }
 
@@ -125,8 +122,8 @@ void lane_end_stream_when_written(struct lane *lane);
 /* Tells whoever waits for an AUTH to go out alone, if the lane owes nothing. */
 static inline void lane_tell_quiet(struct lane *lane)
 {
-    if (lane->awaits_quiet && lane->first == NULL && lane->owner != NULL && lane->state == LANE_READY) {
-        lane->owner_events->writable(lane->owner);
+    if (lane->awaits_quiet && lane->first == NULL && lane->state == LANE_READY) {
+        lane_wake_waiters(lane);
     }
 }
 

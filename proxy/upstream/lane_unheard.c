@@ -25,14 +25,8 @@ void lane_unheard_broken(void *owner, const char *why)
     (void)why;
 }
 
-void lane_unheard_writable(void *owner)
-{
-    (void)owner;
-}
-
 const struct lane_owner lane_unheard_owner = {
     .bytes = lane_unheard_bytes,
     .frame = lane_unheard_frame,
     .broken = lane_unheard_broken,
-    .writable = lane_unheard_writable,
 };

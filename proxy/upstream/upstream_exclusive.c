@@ -235,6 +235,7 @@ void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events,
 void upstream_release_exclusive(struct lane *lane, bool clean)
 {
     lane_set_owner(lane, NULL, NULL);
+    lane_wake_waiters(lane);
     lane_pause(lane, false);
     lane->awaits_quiet = false;
     lane->expects_pushes = false;

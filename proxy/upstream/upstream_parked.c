@@ -129,8 +129,8 @@ bool upstream_lane_refused(struct lane *lane)
 
     if (upstream_is_operators(profile)) {
         /* A client may be about to authenticate for itself. */
-        if (lane->owner != NULL && lane->awaits_quiet) {
-            lane->owner_events->writable(lane->owner);
+        if (lane->awaits_quiet) {
+            lane_wake_waiters(lane);
         }
         return !upstream_is_default(profile) && identity_refused(lane, is_news);
     }
@@ -145,8 +145,8 @@ bool upstream_lane_refused(struct lane *lane)
     }
     lane_park(lane);
     upstream_help_soon(profile->upstream);
-    if (lane->owner != NULL && lane->awaits_quiet) {
-        lane->owner_events->writable(lane->owner);
+    if (lane->awaits_quiet) {
+        lane_wake_waiters(lane);
     }
     return true;
 }

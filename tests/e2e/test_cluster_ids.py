@@ -7,8 +7,9 @@ import pytest
 
 from harness.admin import stats
 from harness.cluster import SLOTS, Cluster, Node, key_in, slot_of
-from harness.fake_redis import FakeRedis, answer_hello
+from harness.fake_redis import FakeRedis, always, answer_hello
 from harness.resp import OK, Closed, Error, bulk, wait_for
+from harness.rules import launch
 from harness.servers import Redis
 
 
@@ -152,35 +153,52 @@ class Told:
     def __init__(self, *fakes):
         self.ids = {fake: id_of(number) for number, fake in enumerate(fakes)}
         self.nodes = [(fake, self.ids[fake]) for fake in fakes]
+        self.idle = []  # the same without slots
         for fake in fakes:
             fake.answers["CLUSTER"] = lambda _lane, arguments, fake=fake: self._answer(fake, arguments)
 
     def _answer(self, fake, arguments):
-        known = {b"SLOTS": lambda: slots_of(self.nodes), b"MYID": lambda: bulk(self.ids[fake])}
+        lines = [f"{node_id} 127.0.0.1:{node.port}@1 master - 0 0 0 connected\n" for node, node_id in self.nodes + self.idle]
+        known = {
+            b"SLOTS": lambda: slots_of(self.nodes),
+            b"MYID": lambda: bulk(self.ids[fake]),
+            b"NODES": lambda: bulk("".join(lines)),
+        }
         return known.get(arguments[1].upper(), lambda: b"-ERR nobody asks for that\r\n")()
 
 
-def test_a_node_that_was_met_before_the_map_had_it(fake, make_headgate):
-    """Who is sent there by MOVED is believed, until the cluster says that another one should be there."""
+GLOBAL_RULE = "[limit:all]\ncommands = set\nper = all\nlimit = 100\nwindow = 1m\nscope = global\non_error = allow\n"
+
+
+@pytest.mark.parametrize("word", ("MOVED", "ASK"))
+def test_who_is_none_of_the_cluster_is_not_met(fake, make_headgate, pool, word):
+    """What a module's command says by its error its client may choose: whoever is there would be told passwords."""
     met = FakeRedis()
     told = Told(fake, met)
-    told.nodes = told.nodes[:1]
-    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="400ms")
-    client = headgate.connect()
+    del told.nodes[1:]
+    error = f"{word} {slot_of('a')} 127.0.0.1:{met.port}".encode()
+    for name in ("EVALSHA", "EXISTS", "SSUBSCRIBE"):
+        fake.answers[name] = always(b"-" + error + b"\r\n")
+    hasty = launch(make_headgate, f"cluster://{fake.url}", pool, GLOBAL_RULE, upstream_wait="400ms")
+    for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"), ("SSUBSCRIBE", "a")):
+        for resp in (2, 3):
+            with hasty.connect() as client:
+                client("HELLO", resp)
+                client.request(*command)
+                if command[0] != "SSUBSCRIBE":
+                    fake.expect(*command).reply(b"-" + error + b"\r\n")
+                assert client.read() == Error(error)
+    assert met.lanes == [] and fake.pending.qsize() == 0, "nobody was told anything, and nothing was done twice"
+    patient = make_headgate(f"cluster://{fake.url}", pool=pool, upstream_wait="60s")
+    client = patient.connect()
     client.request("SET", "a", 1)
-    fake.expect("SET", "a", 1).reply(f"-MOVED {slot_of('a')} 127.0.0.1:{met.port}\r\n".encode())
+    fake.expect("SET", "a", 1).reply(b"-" + error + b"\r\n")
+    client.assert_silent()
+    (told.nodes if word == "MOVED" else told.idle).append((met, told.ids[met]))
+    if word == "ASK":
+        met.expect("ASKING").reply(b"+OK\r\n")
     met.expect("SET", "a", 1).reply(b"+OK\r\n")
     assert client.read() == OK
-    assert strangers(headgate) == 0
-    told.nodes = [(fake, id_of(0)), (met, id_of(7))]
-    key = key_in(range(SLOTS // 2, SLOTS))
-    fake.close_lanes()  # a reason to ask again
-    headgate.await_log(f"127.0.0.1:{met.port} has come")
-    wait_for(lambda: strangers(headgate) > 0, 60, "a stranger that is noticed")
-    client = headgate.connect()
-    client.request("SET", key, 2)
-    assert client.read().startswith(b"ERR headgate: no connection to Redis")
-    assert met.pending.qsize() == 0
     met.close()
 
 

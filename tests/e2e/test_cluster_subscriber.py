@@ -3,13 +3,16 @@
 import contextlib
 import itertools
 import threading
+import time
 
 import pytest
 
+from e2e.test_cluster_ids import Told
 from e2e.test_cluster_pubsub import assert_hears, node_of
 from harness.admin import stats, text
-from harness.cluster import Cluster, key_in, slot_of
-from harness.resp import OK, Error, Push, wait_for
+from harness.cluster import SLOTS, Cluster, key_in, slot_of
+from harness.fake_redis import FakeRedis
+from harness.resp import OK, Error, Push, encode, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -501,3 +504,35 @@ def test_subscribers_that_leave_at_any_time(cluster, make_headgate, pool):
     other = connect(headgate)
     wait_for(lambda: other("PUBLISH", "news", "x") == 0, what="an end of all subscriptions")
     assert other("PING") == b"PONG"
+
+
+def stands_still(fake):
+    """16 MiB that are not answered are enough."""
+    before = fake.pending.qsize()
+    time.sleep(0.3)
+    return 16 < before == fake.pending.qsize()
+
+
+def test_a_subscription_that_comes_back_ends_no_other_wait(fake, make_headgate):
+    """A node that hangs has got as much as it may, and is waited for, when the lane of a shard channel is there again."""
+    other = FakeRedis()
+    Told(fake, other)
+    client = connect(make_headgate(f"cluster://{fake.url}", upstream_wait="60s", threads=1))
+    key, channel = key_in(range(100)), key_in(range(SLOTS - 100, SLOTS))
+    confirmation = b">3\r\n$10\r\nssubscribe\r\n$%d\r\n%s\r\n:1\r\n" % (len(channel), channel.encode())
+    client.request("SSUBSCRIBE", channel)
+    subscribe = other.expect("SSUBSCRIBE", channel)
+    subscribe.reply(confirmation)
+    assert client.read() == [b"ssubscribe", channel.encode(), 1]
+    sender = threading.Thread(target=client.send, args=(encode("SET", key, bytes(1 << 20)) * 40,))
+    sender.start()
+    wait_for(lambda: stands_still(fake), what="a node that is sent no more")
+    for _ in range(3):
+        subscribe.lane.close()
+        subscribe = other.expect("SSUBSCRIBE", channel)
+        subscribe.reply(confirmation)
+    for _ in range(40):
+        fake.next().reply(b"+OK\r\n")
+    assert client.read_many(40) == [OK] * 40
+    sender.join()
+    other.close()

@@ -100,8 +100,12 @@ def test_a_failover_is_told_of(cluster, make_headgate):
             assert successor.ask("GET", key) == successor.url.encode()
 
 
-def test_nodes_that_come_and_go_are_told_of(make_headgate):
-    with Cluster(masters=3, replicas=0) as cluster:
+NAMED = ("--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname")
+
+
+@pytest.mark.parametrize("options, host", (((), "127.0.0.1"), (NAMED, "localhost")))
+def test_nodes_that_come_and_go_are_told_of(make_headgate, options, host):
+    with Cluster(*options, masters=3, replicas=0) as cluster:
         headgate = make_headgate(cluster.url("cluster"))
         headgate.await_log("has 3 nodes")
         node = cluster.add_node()
@@ -109,13 +113,16 @@ def test_nodes_that_come_and_go_are_told_of(make_headgate):
         key = key_in(slot)
         with headgate.connect() as client:
             assert client("SET", key, "v") == OK
-            cluster.move_slot(slot, node)
+            cluster.begin_migration(slot, node)
+            cluster.move_keys(slot, cluster.masters[0], node)
+            assert client("GET", key) == b"v", "of a node that has no slot yet"
+            cluster.end_migration(slot, node)
             assert client("GET", key) == b"v"
-            headgate.await_log(f"{node.url} has come, as a master")
+            headgate.await_log(f"{host}:{node.cluster_address[1]} has come, as a master")
             cluster.move_slot(slot, cluster.masters[1])
             cluster.await_agreement()
             cluster.remove_node(node)
-            headgate.await_log(f"{node.url} is gone")
+            headgate.await_log(f"{host}:{node.cluster_address[1]} is gone")
             assert client("GET", key) == b"v"
 
 
@@ -143,8 +150,7 @@ def test_a_password(make_headgate):
 
 
 def test_names_of_nodes(make_headgate):
-    options = ("--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname")
-    with Cluster(*options, masters=2, replicas=0) as cluster:
+    with Cluster(*NAMED, masters=2, replicas=0) as cluster:
         headgate = make_headgate(f"cluster://{cluster.masters[0].url}")
         headgate.await_log("has 2 nodes")
         with headgate.connect() as client:

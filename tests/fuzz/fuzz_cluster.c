@@ -6,6 +6,7 @@
  * - what is made of such replies to one command is a whole reply, in the least memory that the sanitizer lets pass.
  */
 #include "base/text.h"
+#include "resp/resp_element.h"
 #include "topology/cluster_map.h"
 #include "topology/cluster_merge.h"
 #include "topology/cluster_scan.h"
@@ -28,10 +29,10 @@ static void check_nodes(const struct cluster_map *map)
         require(node->port > 0 && node->host[0] != '\0' && strlen(node->host) < CLUSTER_HOST_MAX);
         require(node->master >= 0 && (size_t)node->master < map->node_count);
         require(map->nodes[node->master].is_master);
-        require(node->is_master == (node->slot_count > 0));
+        require(node->is_master || node->slot_count == 0);
         require(node->is_master == ((size_t)node->master == i));
         require(cluster_map_find(map, node->host, node->port) == (int16_t)i);
-        masters += node->is_master;
+        masters += node->slot_count > 0;
     }
     require(map->master_count == masters);
 }
@@ -122,6 +123,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(redirect.slot < CLUSTER_SLOTS && redirect.port > 0 && strlen(redirect.host) < CLUSTER_HOST_MAX);
     }
     check_replies(piece, size);
+    if (map != NULL) {
+        struct slice rest = {piece, size};
+        struct resp_element slots;
+        require(resp_element_next(&rest, &slots));
+        cluster_map_add_masters(map, rest);
+    }
     free(piece);
     if (map == NULL) {
         require(why[0] != '\0');

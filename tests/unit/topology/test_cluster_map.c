@@ -96,6 +96,30 @@ Test(cluster_map, endpoints_of_every_kind)
     expect_host("*4\r\n$1\r\n?\r\n:7000\r\n" ID("a") "*2\r\n$2\r\nip\r\n" LOCAL, "127.0.0.1");
 }
 
+Test(cluster_map, masters_without_slots)
+{
+    static const char lines[] = "x 127.0.0.1:7000@17000,n.example myself,master - 0 0 1 connected 0-16383\n"
+                                "y ::1:7001@17001,m.example,shard-id=z master - 0 0 2 connected\n"
+                                "a :7003@17003 master -\na\n\na 127.0.0.1:0@0 noaddr,master -\n"
+                                "a 127.0.0.1:7003@17003 handshake -\na 127.0.0.1:7003@17003 slave x\n"
+                                "a 127.0.0.1:7003@17003 master,fail -\na 127.0.0.1:7000@17000,n.example master -\n"
+                                "x 127.0.0.1:7003@17003 master -\nz 127.0.0.1:7002 master,fail? -";
+    static const char *const hosts[] = {LOCAL, "$9\r\nn.example\r\n"};
+    char slots[128], nodes[sizeof(lines) + 32];
+
+    for (size_t by_name = 0; by_name < COUNT_OF(hosts); by_name++) {
+        snprintf(slots, sizeof(slots), "*1\r\n" RANGE(3, 0, 16383) "*3\r\n%s:7000\r\n$1\r\nx\r\n", hosts[by_name]);
+        snprintf(nodes, sizeof(nodes), "$%zu\r\n%s\r\n", strlen(lines), lines);
+        struct cluster_map *map = parse(slots);
+        cluster_map_add_masters(map, slice_of(nodes));
+        cr_assert(map->node_count == 3 && map->master_count == 1);
+        cr_expect_str_eq(map->nodes[1].host, by_name ? "m.example" : "::1");
+        cr_expect_str_eq(map->nodes[2].host, "127.0.0.1");
+        cr_expect(map->nodes[2].port == 7002 && map->nodes[2].is_master && map->nodes[2].master == 2);
+        cluster_map_release(map);
+    }
+}
+
 Test(cluster_map, names_have_no_targets_yet)
 {
     struct cluster_map *map = parse("*1\r\n" RANGE(3, 0, 16383) "*2\r\n$5\r\nredis\r\n:7000\r\n");
