@@ -24,9 +24,6 @@
 #define INPUT_MAX ((size_t)65536)
 #define BACKLOG 64
 
-/* The one of the process. */
-static struct http *opened_http;
-
 /* ---- connections ---- */
 
 /* evhttp takes its callbacks off a stream when it lets go of it. */
@@ -99,14 +96,13 @@ static void sweep(struct http *http)
             (void)shutdown(bufferevent_getfd(connection->stream), SHUT_RDWR);
         }
     }
-    if (http->is_resting && http->connection_count < CONNECTIONS_MAX) {
+    if (http->connection_count < CONNECTIONS_MAX) {
         rest(http, false);
     }
-    if (http->connection_count == 0 && !http->is_resting) {
+    if (http->connection_count == 0) {
         /* Nobody asks, so far. */
         http_snapshot_free(http->snapshot);
         http->snapshot = NULL;
-        event_del(&http->sweep);
     }
 }
 
@@ -137,15 +133,6 @@ static void make_room(struct http *http)
     }
 }
 
-static void sweep_every_second(struct http *http)
-{
-    const struct timeval interval = {.tv_sec = 1};
-
-    if (!event_pending(&http->sweep, EV_TIMEOUT, NULL)) {
-        (void)event_add(&http->sweep, &interval);
-    }
-}
-
 /* evhttp has accepted a connection, and asks for what it is to read and write by. */
 static struct bufferevent *on_accepted(struct event_base *base, void *context)
 {
@@ -171,22 +158,15 @@ static struct bufferevent *on_accepted(struct event_base *base, void *context)
     connection->since_us = clock_now_us();
     LIST_INSERT_HEAD(&http->connections, connection, of_http);
     http->connection_count++;
-    sweep_every_second(http);
     return stream;
 }
 
-/* Descriptors have run out. Without a pause, the kernel would report the same connection again and again. context is
- * what evhttp has given the listener for its own use, in place of what was given with the callback. */
+/* Descriptors have run out. Until the next sweep, as the kernel would report the same connection again and again.
+ * context is evhttp's, which has put it in the place of ours. */
 static void on_accept_error(struct evconnlistener *listener, void *context)
 {
-    struct http *http = opened_http;
-
-    (void)listener;
     (void)context;
-    sweep_every_second(http);
-    if (event_pending(&http->sweep, EV_TIMEOUT, NULL)) {
-        rest(http, true);
-    }
+    (void)evconnlistener_disable(listener);
 }
 
 /* ---- listening ---- */
@@ -223,8 +203,10 @@ static bool open_address(struct http *http, const struct conf_address *address, 
 
 static bool make_server(struct http *http)
 {
+    static const struct timeval second = {.tv_sec = 1};
+
     http->server = evhttp_new(http->reactor->base);
-    if (http->server == NULL) {
+    if (http->server == NULL || event_add(&http->sweep, &second) != 0) {
         return false;
     }
     evhttp_set_timeout(http->server, SILENCE_S);
@@ -246,7 +228,6 @@ static struct http *make(struct reactor *reactor, const struct servers *servers,
     if (http == NULL) {
         return NULL;
     }
-    opened_http = http;
     http->reactor = reactor;
     http->servers = servers;
     http->host = *host;

@@ -172,7 +172,7 @@ struct http {
     bool is_resting; /* nothing is accepted until the next sweep */
     LIST_HEAD(, http_connection) connections;
     size_t connection_count;
-    struct event sweep; /* every second while there are connections */
+    struct event sweep; /* every second, if there are addresses */
     struct event sweep_soon;
     int64_t started_us;
     int64_t started_s; /* Unix time */
