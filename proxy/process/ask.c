@@ -76,13 +76,13 @@ int ask_connect(const struct conf_address *address, int patience_s)
     return address->path != NULL ? connect_path(address->path, patience_s) : connect_host(address, patience_s);
 }
 
-/* Up to the end of its first line; false with errno set. */
+/* Up to the end of its first line, also when the process is stopped for a while; false with errno set. */
 static bool read_answer(int fd, char answer[ASK_ANSWER_BYTES])
 {
     size_t length = 0;
 
     while (length < ASK_ANSWER_BYTES - 1 && memchr(answer, '\n', length) == NULL) {
-        ssize_t got = recv(fd, answer + length, ASK_ANSWER_BYTES - 1 - length, 0);
+        ssize_t got = TEMP_FAILURE_RETRY(recv(fd, answer + length, ASK_ANSWER_BYTES - 1 - length, 0));
         if (got <= 0) {
             errno = got == 0 ? ECONNRESET : errno == EAGAIN ? ETIMEDOUT : errno;
             return false;

@@ -151,7 +151,7 @@ def test_a_held_client_is_not_idle(redis, pool, make_probe):
 
 
 def test_drain_waits_for_held_requests(probe, redis, pool, make_probe):
-    draining = make_probe(redis, pool=pool)
+    draining = make_probe(redis, pool=pool, drain_timeout="30s")
     client = draining.connect()
     client.send(encode("SET", "probe:hold:400:drained", "1"))
     draining.await_counts(held=1)

@@ -1,6 +1,7 @@
 """A new process takes over from the one that serves: nobody is refused, nobody is closed."""
 
 import http.client
+import json
 import os
 import signal
 import socket
@@ -418,17 +419,16 @@ def test_who_keeps_a_connection_of_http_comes_to_the_new_one(make_line):
     assert stayer("PING") == PONG
     kept = http.client.HTTPConnection("127.0.0.1", http_port, timeout=30)
 
-    def upgrades():
-        kept.request("GET", "/metrics")
-        figures = kept.getresponse().read().decode()
-        return int(next(text for text in figures.splitlines() if text.startswith("headgate_upgrades_total")).split()[1])
+    def ask():
+        kept.request("GET", "/stats.json")
+        response = kept.getresponse()
+        return json.loads(response.read())["process_id"], response.will_close
 
-    assert upgrades() == 0
+    assert ask() == (line.pids[0], False)
     line.upgrade()
-    assert upgrades() == 0  # the answer to what was under way, as it were: it says that it is the last
-    assert upgrades() == 1
+    assert ask() == (line.pids[0], True), "the answer to what was under way, as it were, is the last"
+    assert ask() == (line.pids[1], False)
     assert is_alive(line.pids[0]) and stayer("PING") == PONG
-    kept.close()
 
 
 def test_a_proxy_whose_header_is_on_its_way_has_as_long_as_ever(make_line):
