@@ -111,7 +111,8 @@ static void set_terms(struct effect *effect, struct lease *lease)
     const struct lease_request *request = effect->request;
 
     lease_count_under(lease, &request->terms);
-    lease->kind = request->shape.kind;
+    /* Of several keys it stays one of strings, whatever its token is used for besides. */
+    lease->kind = lease->key_count > 1 ? LEASE_STRINGS : request->shape.kind;
     lease->worker = effect->worker->host->worker;
     lease->client = request->client->id;
     lease->proved = request->sequence;
@@ -122,7 +123,8 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->score = request->score;
     lease->scored_us = request->sent_us;
     lease->abandoned = false;
-    lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
+    bool has_companion = lease_kind_is_semaphore(lease->kind) && request->shape.script != NULL;
+    lease->companion = has_companion ? request->shape.script->companion : NULL;
     struct lease_owner *owner = lease_owner_of(effect->worker, request->client, &request->terms);
     if (owner != NULL) {
         lease_registry_own(effect->worker->registry, lease, owner);
@@ -154,8 +156,9 @@ static void grant_late(struct effect *effect, struct lease *lease)
     lease_doubt(effect, lease, false);
 }
 
-/* The lock on these keys was taken, or may have been. */
-static void grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
+/* The lock on these keys was taken, or may have been. Returns the lease that is on file now, as the one of before may
+ * have ended; NULL when memory is short. */
+static struct lease *grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
 {
     const struct lease_request *request = effect->request;
     struct lease *lease = find(effect, &targets[0]);
@@ -163,16 +166,16 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != LEASE_OUTCOME_YES) {
         /* Healing is due, and finds out whatever there is to find out. */
         lease_schedule(effect->worker, lease);
-        return;
+        return lease;
     }
     if (lease != NULL && lease->sequence > request->sequence) {
         grant_late(effect, lease);
-        return;
+        return lease;
     }
     lease = lease != NULL ? end_if_taken_anew(effect, lease) : NULL;
     lease = lease != NULL ? lease : add(effect, targets, key_count);
     if (lease == NULL) {
-        return;
+        return NULL;
     }
     count_hold(effect, lease);
     if (request->shape.action == LEASE_SCORE) {
@@ -190,6 +193,7 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
         supersede(effect, lease);
     }
     lease_schedule(effect->worker, lease);
+    return lease;
 }
 
 /* What has become of any of its targets in the meantime. */
@@ -214,11 +218,11 @@ static void acquire(struct effect *effect)
         return;
     }
     if (request->shape.kind == LEASE_STRINGS) {
-        grant(effect, request->targets, request->target_count, marks_of(request).overtaken);
+        (void)grant(effect, request->targets, request->target_count, marks_of(request).overtaken);
         return;
     }
     for (size_t i = 0; i < request->target_count; i++) {
-        grant(effect, &request->targets[i], 1, request->targets[i].touch.overtaken);
+        (void)grant(effect, &request->targets[i], 1, request->targets[i].touch.overtaken);
     }
 }
 
@@ -286,8 +290,7 @@ static void replace(struct effect *effect, const struct lease_target *target)
     if (shortened) {
         return;
     }
-    grant(effect, target, 1, marks_of(request).overtaken);
-    struct lease *lease = find(effect, target);
+    struct lease *lease = grant(effect, target, 1, marks_of(request).overtaken);
     if (lease != NULL) {
         lease->acquired_us = acquired_us;
         lease_schedule(effect->worker, lease);
@@ -313,7 +316,8 @@ static void extend(struct effect *effect)
         } else if (effect->outcome == LEASE_OUTCOME_YES && request->shape.replaces) {
             replace(effect, &request->targets[i]);
         } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds && !marks_of(request).is_over) {
-            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, marks_of(request).overtaken);
+            (void)grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1,
+                        marks_of(request).overtaken);
         } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || request->in_transaction)) {
             lease_doubt(effect, lease, false);
         }
@@ -323,11 +327,11 @@ static void extend(struct effect *effect)
 /* A bare ZADD says nothing of the lease: that of a permit on file stays as it is. */
 static void refresh(struct effect *effect, const struct lease_target *target)
 {
-    struct lease *lease = find(effect, target);
-    int64_t lease_us = lease != NULL && !effect->request->score.measured ? lease->lease_us : 0;
+    const struct lease *before = find(effect, target);
+    int64_t lease_us = before != NULL && !effect->request->score.measured ? before->lease_us : 0;
 
-    grant(effect, target, 1, target->touch.overtaken);
-    if (lease_us > 0) {
+    struct lease *lease = grant(effect, target, 1, target->touch.overtaken);
+    if (lease != NULL && lease_us > 0) {
         lease->lease_us = lease_us;
         lease->expires_us = lease->scored_us + lease_us;
         lease_schedule(effect->worker, lease);
@@ -347,7 +351,7 @@ static void score(struct effect *effect)
             lease_end(effect->worker, lease, LEASE_REASON_GONE);
             return;
         }
-        grant(effect, target, 1, target->touch.overtaken);
+        (void)grant(effect, target, 1, target->touch.overtaken);
         return;
     case LEASE_OUTCOME_HELD:
     case LEASE_OUTCOME_UNCLEAR:

@@ -346,6 +346,8 @@ static struct lease *make_lease(size_t key_count, struct slice token)
     return lease;
 }
 
+/* A key that is named twice is one member: whoever ends a lease walks over members of the same key. False when memory
+ * is short. */
 static bool add_member(struct lease_registry *registry, struct lease *lease, int64_t database, struct slice name)
 {
     struct lease_member *member = &lease->members[lease->key_count];
@@ -353,6 +355,10 @@ static bool add_member(struct lease_registry *registry, struct lease *lease, int
     member->key = take_key(registry, database, name);
     if (member->key == NULL) {
         return false;
+    }
+    const struct lease_member *newest = LIST_FIRST(&member->key->members);
+    if (newest != NULL && newest->lease == lease) {
+        return true;
     }
     member->lease = lease;
     LIST_INSERT_HEAD(&member->key->members, member, of_key);

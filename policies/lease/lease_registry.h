@@ -224,8 +224,8 @@ bool lease_registry_is_empty(const struct lease_registry *registry);
 
 struct lease *lease_registry_find(struct lease_registry *registry, int64_t database, struct slice name,
                                   struct slice token);
-/* A new lease on those keys (1 to LEASE_KEYS_MAX), in no wheel and without owner; the texts are copied. NULL when
- * memory is short. */
+/* A new lease on those keys (1 to LEASE_KEYS_MAX, each once, however often it is named), in no wheel and without owner;
+ * the texts are copied. NULL when memory is short. */
 struct lease *lease_registry_add(struct lease_registry *registry, int64_t database, const struct slice *keys,
                                  size_t key_count, struct slice token);
 /* The one that moves a lease from state to state. */

@@ -96,7 +96,8 @@ int64_t lease_score_distance(const struct lease_score *score, double other)
     double distance_us = (other - score->value) * (double)score->unit_us;
     double most = (double)LEASE_MS_MAX * 1000;
 
-    return (int64_t)(distance_us > most ? most : distance_us < -most ? -most : distance_us);
+    /* What is no number is far away. */
+    return (int64_t)(distance_us < -most ? -most : distance_us < most ? distance_us : most);
 }
 
 size_t lease_score_write(char text[LEASE_SCORE_TEXT_MAX], double value)

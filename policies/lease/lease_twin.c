@@ -246,9 +246,9 @@ static bool is_sound(const struct given *given, int64_t now_us)
 
     return is_settled && given->rule != NULL && given->key_count > 0 && given->lease_us > 0 &&
            given->acquired_us <= now_us && given->expires_us > now_us &&
-           given->expires_us - now_us <= given->lease_us && given->holds <= UINT32_MAX && given->owner.length > 0 &&
-           given->owner.length <= LEASE_OWNER_MAX + 32 && given->shown <= (int64_t)given->owner.length &&
-           (given->kind == LEASE_STRINGS || given->key_count == 1);
+           given->expires_us - now_us <= given->lease_us && given->holds < (int64_t)LEASE_KEYS_MAX &&
+           given->owner.length > 0 && given->owner.length <= LEASE_OWNER_MAX + 32 &&
+           given->shown <= (int64_t)given->owner.length && (given->kind == LEASE_STRINGS || given->key_count == 1);
 }
 
 /* As the scripts that are known have it; NULL: none of them has. */

@@ -18,6 +18,8 @@
 #define BATCH_FIRST 16
 /* How soon a worker looks whether the permits that another one fetches have come. */
 #define OTHERS_FETCH_US 1000
+/* No limit has anybody wait for so long: 200 years, with which sums of times are far from overflowing. */
+#define WAIT_MAX_US (INT64_C(200) * 366 * 86400 * 1000000)
 
 static struct slice bucket_name(const struct limit_bucket *bucket)
 {
@@ -230,12 +232,19 @@ static void give_back_all(struct limit_call *call, int64_t granted)
 
 static void send_successor(struct limit_call *call);
 
+/* Whether it can be what a script of limits replies: no more than was asked for, and a wait, or -1. */
+static bool is_sound_reply(const struct limit_call *call, const struct policy_script_reply *reply)
+{
+    return policy_script_gave_integers(reply, 2) && reply->integers[0] >= 0 && reply->integers[0] <= call->wanted &&
+           reply->integers[1] >= -1 && reply->integers[1] <= WAIT_MAX_US;
+}
+
 static void done(void *context, const struct policy_script_reply *reply)
 {
     struct limit_call *call = context;
     struct limit *limit = call->limit;
     int64_t now_us = limit->host->now_us(limit->host->context);
-    bool is_sound = policy_script_gave_integers(reply, 2);
+    bool is_sound = is_sound_reply(call, reply);
 
     if (call->rule != NULL && is_sound) {
         answered(call, reply->integers, now_us);

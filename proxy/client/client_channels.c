@@ -67,7 +67,7 @@ bool session_note_confirmation(struct client *client, const struct resp_reply *r
     for (size_t i = 0; i < sizeof channel_kinds; i++) {
         for (int opposite = 0; opposite < 2; opposite++) {
             if (is_confirmation(reply, channel_kinds[i], opposite != 0)) {
-                confirmed(client, channel_kinds[i], reply->integer);
+                confirmed(client, channel_kinds[i], session_confirmed_count(reply));
                 return true;
             }
         }
@@ -117,7 +117,7 @@ bool session_replied_subscription(struct client *client, struct expected_reply *
         expected->confirmations = count > 1 ? (uint32_t)count : 1;
     }
     expected->started = true;
-    confirmed(client, expected->channel_kind, reply->integer);
+    confirmed(client, expected->channel_kind, session_confirmed_count(reply));
     expected->confirmations--;
     return expected->confirmations == 0;
 }

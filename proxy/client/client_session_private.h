@@ -156,6 +156,11 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
 bool session_is_dropped(const struct resp_reply *reply);
 /* Whether it confirms a subscription. */
 bool session_is_subscribed(const struct resp_reply *reply);
+/* The count that ends one; what no Redis has is none. */
+static inline int64_t session_confirmed_count(const struct resp_reply *reply)
+{
+    return reply->integer >= 0 && reply->integer <= INT32_MAX ? reply->integer : 0;
+}
 /* Takes note of any confirmation of a subscription or of its end, whatever asked for it. True if it is one. */
 bool session_note_confirmation(struct client *client, const struct resp_reply *reply);
 /* Whether the frame answers no request: a push, a message, or a confirmation among them. */

@@ -300,7 +300,7 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
     struct client *client = run->owner;
     struct subscriber_lane *at = client_subscriber_find(client->subscriber, run->lane);
-    const struct push push = read_push(gathered(at), reply->integer);
+    const struct push push = read_push(gathered(at), session_confirmed_count(reply));
     bool is_error = reply->type != '>';
     bool is_last = is_error;
 
@@ -400,7 +400,7 @@ static bool on_restore_reply(struct run *run, const struct resp_reply *reply)
     bool is_answer = true;
 
     if (reply->type == '>') {
-        const struct push push = read_push(gathered(at), reply->integer);
+        const struct push push = read_push(gathered(at), session_confirmed_count(reply));
         is_answer = take_restored(at, &push);
     } else {
         client_subscriber_not_regained(at, gathered(at));
@@ -447,7 +447,7 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
     struct subscriber_lane *at = owner;
 
     if (reply->type == '>') {
-        const struct push push = read_push(gathered(at), reply->integer);
+        const struct push push = read_push(gathered(at), session_confirmed_count(reply));
         take_other(at, &push);
         forget_frame(at);
     } else if (resp_reply_starts(reply, "-MOVED ")) {

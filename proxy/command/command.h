@@ -84,9 +84,9 @@ struct command {
     enum command_kind kind;
     int16_t arity; /* as COMMAND says it: exact, or -least; the name counts */
     enum command_keys keys;
-    int8_t first_key; /* 0: none */
-    int8_t last_key;  /* negative: counted from the end, -1 the last argument */
-    int8_t key_step;
+    int8_t first_key;    /* 0: none */
+    int8_t last_key;     /* negative: counted from the end, -1 the last argument */
+    int8_t key_step;     /* at least 1 where there are keys */
     uint32_t categories; /* enum command_category bits */
 };
 

@@ -264,7 +264,7 @@ static bool fits(const struct cluster_split *split, const struct part *part, con
     case JOIN_LISTS:
         return element->type == '*' && !element->is_null && element->count == part->keys;
     case JOIN_SUM:
-        return element->type == ':';
+        return element->type == ':' && element->integer >= 0 && element->integer <= part->keys;
     default:
         return element->type == '+';
     }

@@ -15,6 +15,8 @@
 #define SERVER_INFO_MAX 2048
 /* Names in one COMMAND INFO, so that no answer of it keeps clients waiting. */
 #define SERVER_INFO_BATCH 32
+/* The end of the year 9999: no clock is beyond that, or before 1970. */
+#define CLOCK_MAX_US INT64_C(253402300800000000)
 
 /* A command that the server told of. */
 struct learned {
@@ -45,6 +47,12 @@ static struct slice text_of(const redisReply *reply)
     return is_text ? (struct slice){reply->str, reply->len} : (struct slice){"", 0};
 }
 
+/* Of a reply that is an error, or none that was asked for; NULL: there is none, for that reason. */
+static const char *error_of(const redisReply *reply, const char *why)
+{
+    return reply == NULL ? why : reply->str != NULL ? reply->str : "what it answers is something else";
+}
+
 /* ---- version ---- */
 
 static void on_info(void *context, const redisReply *reply, const char *why)
@@ -54,8 +62,7 @@ static void on_info(void *context, const redisReply *reply, const char *why)
     unsigned major = 0, minor = 0, patch = 0;
 
     if (reply == NULL || reply->type != REDIS_REPLY_STRING) {
-        log_info("learn", "Redis does not tell its version: %s",
-                 reply != NULL && reply->str != NULL ? reply->str : why);
+        log_info("learn", "Redis does not tell its version: %s", error_of(reply, why));
         return;
     }
     const char *found = strstr(reply->str, field);
@@ -70,7 +77,7 @@ static void on_info(void *context, const redisReply *reply, const char *why)
 static void tell_scripts(const struct server_info *server_info, const redisReply *reply, const char *why)
 {
     bool failed = reply == NULL || reply->type == REDIS_REPLY_ERROR;
-    const char *error = reply != NULL && reply->str != NULL ? reply->str : why;
+    const char *error = error_of(reply, why);
     bool refused = failed && reply != NULL &&
                    (strncmp(error, "NOPERM", 6) == 0 || strncmp(error, "ERR unknown command", 19) == 0 ||
                     strstr(error, "can't run this command") != NULL);
@@ -111,11 +118,10 @@ static void on_clock(void *context, const redisReply *reply, const char *why)
     struct server_info *server_info = context;
     int64_t now = clock_now_us();
 
-    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
-        tell_scripts(server_info, reply, why);
+    tell_scripts(server_info, reply, why);
+    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER || reply->integer < 0 || reply->integer > CLOCK_MAX_US) {
         return;
     }
-    tell_scripts(server_info, reply, why);
     int64_t ago = (now - server_info->clock_asked_us) / 2;
     server_info->clock_base_us = reply->integer - (now - ago);
     server_info->clock_offset_us = reply->integer - (clock_wall_us() - ago);
@@ -148,9 +154,10 @@ static bool has_flag(const redisReply *flags, const char *flag)
     return false;
 }
 
-static int8_t key_position(const redisReply *reply)
+/* The nearest one that can be: a module may say that its keys are 0 arguments apart, or further on than any are. */
+static int8_t key_position(const redisReply *reply, int8_t least)
 {
-    return reply->integer >= INT8_MIN && reply->integer <= INT8_MAX ? (int8_t)reply->integer : 0;
+    return (int8_t)(reply->integer < least ? least : reply->integer > INT8_MAX ? INT8_MAX : reply->integer);
 }
 
 static const struct learned *find(const struct server_info *server_info, struct slice name)
@@ -258,8 +265,8 @@ static uint32_t categories_of(const redisReply *entry)
 static bool server_info_one(struct server_info *server_info, const redisReply *entry, struct slice asked)
 {
     if (entry->type != REDIS_REPLY_ARRAY || entry->elements < 6 || server_info->count >= SERVER_INFO_MAX ||
-        entry->element[1]->type != REDIS_REPLY_INTEGER || server_info_find(server_info, asked) != NULL ||
-        !make_room(server_info)) {
+        entry->element[1]->type != REDIS_REPLY_INTEGER || asked.length == 0 || asked.length > SERVER_INFO_NAME_MAX ||
+        server_info_find(server_info, asked) != NULL || !make_room(server_info)) {
         return false;
     }
     struct learned *learned = calloc(1, sizeof *learned);
@@ -274,9 +281,9 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
     command->name = copy;
     command->kind = kind_of(entry);
     command->arity = (int16_t)entry->element[1]->integer;
-    command->first_key = key_position(entry->element[3]);
-    command->last_key = key_position(entry->element[4]);
-    command->key_step = key_position(entry->element[5]);
+    command->first_key = key_position(entry->element[3], 0);
+    command->last_key = key_position(entry->element[4], INT8_MIN);
+    command->key_step = key_position(entry->element[5], 1);
     command->keys = keys_of(entry, &learned->told.specs);
     command->categories = categories_of(entry);
     server_info->commands[server_info->count++] = learned;
@@ -325,7 +332,7 @@ static void on_command_list(void *context, const redisReply *reply, const char *
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
         /* Before Redis 7.0 there is no COMMAND LIST; such a server has no command that the table lacks, but modules',
          * which stay on exclusive lanes. */
-        log_debug("learn", "COMMAND LIST: %s", reply != NULL && reply->str != NULL ? reply->str : why);
+        log_debug("learn", "COMMAND LIST: %s", error_of(reply, why));
         return;
     }
     if (reply->elements > SERVER_INFO_MAX) {

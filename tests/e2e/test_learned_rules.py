@@ -61,6 +61,7 @@ def test_limits_count_their_keys(client):
     assert [count(limited, "t1:a", "t1:b"), count(limited, "t1:c"), count(limited, "t2:a"), count(limited, "x")] == [5, 4, 4, 4]
     assert count(limited, "t2:a", "t1:a").startswith(b"RATELIMITED t: 2 in 1h per key exceeded")
     assert limited("KEYED.BEHINDWORD", "option", "keys", "t1:a").startswith(b"RATELIMITED t: ")
+    assert limited("KEYED.STILL", "t1:a").startswith(b"RATELIMITED t: ")
     assert limited("GET", "t1:a").startswith(b"RATELIMITED t: ")
     assert count(limited, "t2:a") == 4
 

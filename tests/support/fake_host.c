@@ -350,6 +350,9 @@ void fake_leave(struct fake_client *client)
 {
     struct fake_client **link = &client->host->clients;
 
+    if (client->held[0] != '\0') {
+        fake_end(client, &(struct fake_request){.ticket = client->held_ticket}, POLICY_OUTCOME_OWNERLESS, "");
+    }
     while (client->request_count > 0) {
         end_oldest(client, POLICY_OUTCOME_OWNERLESS, "");
     }

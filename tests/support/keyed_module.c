@@ -171,5 +171,7 @@ int RedisModule_OnLoad(void *context, void **arguments, int count)
     }
     api.set_attributes(context, "keyed", 1, 1);
     return add(context, "keyed.counted", counted) != 0 || add(context, "keyed.behindword", behind_word) != 0 ||
-           add_those_that_find(context) != 0 || add_subcommands(context) != 0;
+           add_those_that_find(context) != 0 || add_subcommands(context) != 0 ||
+           /* By its word keys are 0 arguments apart. */
+           api.create(context, "keyed.still", run, "readonly", 1, 1, 0) != 0;
 }

@@ -163,6 +163,9 @@ def test_subscriptions_and_pushes(fake, headgate):
         command.reply_part(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n" + bulk(number))
         assert client.read() == [b"message", b"a", b"%d" % number]
     other.assert_silent(0.05)
+    for kind, count in ((b"psubscribe", -(2**63)), (b"subscribe", 1)):  # of a Redis that lies
+        ask(fake, other, kind, "p").reply(b"*3\r\n" + bulk(kind) + bulk("p") + b":%d\r\n" % count)
+        assert other.read() == [kind, b"p", count]
 
 
 def test_pushes_between_replies_on_a_resp3_lane(fake, headgate):

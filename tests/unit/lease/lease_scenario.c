@@ -6,6 +6,8 @@
 
 #define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 %s %s"
 #define EXTEND "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 %s %s 3000"
+/* Of node-redlock, with a key that is named twice. */
+#define TAKE_TWICE "EVALSHA e5a322e2634ef59a516e8ea150cb085afafee684 2 %1$s %1$s %2$s 3000"
 #define LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 %s 3000 %s"
 #define UNLOCK "EVALSHA 3ffe249c16dee540ac8ab32e39bd408626b9aff7 2 %s c 0 3000 %s"
 
@@ -47,6 +49,11 @@ static bool releases(enum act act)
     return forces(act) || act == ACT_RELEASE || act == ACT_UNLOCK || act == ACT_ZREM;
 }
 
+static bool names_twice(const struct move *move)
+{
+    return move->act == ACT_SET_NX && move->sequence % 2 == 0;
+}
+
 /* ---- requests ---- */
 
 static void text_of(const struct move *move, char *text, size_t size)
@@ -72,7 +79,7 @@ static void text_of(const struct move *move, char *text, size_t size)
         snprintf(text, size, "ZADD %s %.3f %s", key, move->score, model_token_name(move->token));
     } else {
         /* Formats of one argument pass over the other. */
-        snprintf(text, size, formats[move->act], key, model_token_name(move->token));
+        snprintf(text, size, names_twice(move) ? TAKE_TWICE : formats[move->act], key, model_token_name(move->token));
     }
 }
 
@@ -207,7 +214,7 @@ static const char *head_of(const struct move *move)
 {
     switch (move->act) {
     case ACT_SET_NX:
-        return move->answer == 1 ? "+OK\r\n" : "$-1\r\n";
+        return names_twice(move) ? move->answer == 1 ? ":2\r\n" : ":0\r\n" : move->answer == 1 ? "+OK\r\n" : "$-1\r\n";
     case ACT_LOCK:
         return move->answer == 1 ? "$-1\r\n" : ":1234\r\n";
     case ACT_EXEC_TAKE:

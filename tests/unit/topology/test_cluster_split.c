@@ -101,7 +101,7 @@ Test(cluster_split, numbers_are_added)
 static void expect_failure(const char *first, const char *second, const char *expected)
 {
     struct line line;
-    struct cluster_split *parts = split_request(&line, "MGET foo bar");
+    struct cluster_split *parts = split_request(&line, first[0] == ':' ? "DEL foo bar" : "MGET foo bar");
 
     take(parts, 1, second);
     take(parts, 0, first);
@@ -118,6 +118,7 @@ Test(cluster_split, the_first_error_is_the_reply)
     expect_failure("*1\r\n$1\r\na\r\n", "*2\r\n$1\r\na\r\n$1\r\na\r\n", MISFIT);
     expect_failure("*1\r\n$1\r\na\r\n", "*-1\r\n", MISFIT);
     expect_failure("*1\r\n$1\r\na\r\n", "+OK\r\n", MISFIT);
+    expect_failure(":1\r\n", ":9223372036854775807\r\n", MISFIT);
 }
 
 Test(cluster_split, what_redis_would_refuse_is_not_split)
