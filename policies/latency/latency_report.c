@@ -69,13 +69,9 @@ static void finish(struct latency_report *report)
     free(report);
 }
 
-/* One line, whatever Redis has said. */
 static void fail(struct latency_report *report, const char *error)
 {
     snprintf(report->error_text, sizeof report->error_text, "Redis did not answer the report: %s", error);
-    for (char *at = report->error_text; *at != '\0'; at++) {
-        *at = *at == '\r' || *at == '\n' ? ' ' : *at;
-    }
     report->error = report->error_text;
 }
 

@@ -28,7 +28,6 @@ static void asking_free(struct asking *asking)
     free(asking);
 }
 
-/* An error is one line. */
 static void reply_error(struct session_entry *session, struct evbuffer *text)
 {
     char line[ERROR_MAX] = "ERR ";
@@ -36,9 +35,6 @@ static void reply_error(struct session_entry *session, struct evbuffer *text)
     ssize_t length = evbuffer_copyout(text, line + start, sizeof line - start - 1);
 
     line[start + (length > 0 ? (size_t)length : 0)] = '\0';
-    for (char *c = line; *c != '\0'; c++) {
-        *c = *c == '\r' || *c == '\n' ? ' ' : *c;
-    }
     admin_reply_error(session, line);
 }
 

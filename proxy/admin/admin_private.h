@@ -118,12 +118,14 @@ void admin_reply_text(struct session_entry *session, const char *text, size_t le
 /* An error in its place if it is not whole. */
 void admin_reply_gathered(struct session_entry *session, struct admin_text *text);
 void admin_reply_status(struct session_entry *session, const char *text);
-/* text: one line, with its first word in capitals. */
+/* text: one line, with its first word in capitals; whatever is in it, it is shown as one. */
 void admin_reply_error(struct session_entry *session, const char *text);
 /* What is wrong with a configuration, one line each, as one error. */
 void admin_reply_faults(struct session_entry *session, char *faults);
 /* A text of lines, to be shown. */
 void admin_reply_verbatim(struct session_entry *session, const char *text, size_t length);
+/* As a part of one line, with all but printable ASCII as \xHH. */
+void admin_reply_shown(struct session_entry *session, struct slice text);
 /* As it is. */
 void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length);
 

@@ -37,7 +37,32 @@ void admin_text_add(struct admin_text *text, const char *format, ...)
     va_end(arguments);
 }
 
+/* Whoever reads an answer may do so on a terminal, which obeys some of what it shows; and clients and Redis spell
+ * names, keys and errors as they like. So in lines and errors, whichever verb they are of, all but printable ASCII, and
+ * the ends of lines where there are several, is told by its number. False: memory is short. */
+static bool add_shown(struct evbuffer *out, struct slice text, bool has_lines)
+{
+    bool is_added = true;
+    size_t start = 0;
+
+    for (size_t i = 0; i < text.length && is_added; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        bool is_end = byte == '\n' || (byte == '\r' && i + 1 < text.length && text.data[i + 1] == '\n');
+        if ((byte < ' ' || byte >= 0x7f) && !(has_lines && is_end)) {
+            is_added =
+                evbuffer_add(out, text.data + start, i - start) == 0 && evbuffer_add_printf(out, "\\x%02x", byte) > 0;
+            start = i + 1;
+        }
+    }
+    return is_added && evbuffer_add(out, text.data + start, text.length - start) == 0;
+}
+
 /* ---- answers of one piece ---- */
+
+void admin_reply_shown(struct session_entry *session, struct slice text)
+{
+    session->failed = !add_shown(session->output, text, false) || session->failed;
+}
 
 void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length)
 {
@@ -101,7 +126,9 @@ void admin_reply_status(struct session_entry *session, const char *text)
 void admin_reply_error(struct session_entry *session, const char *text)
 {
     admin_audit_end(session, text);
-    reply(session, "-%s\r\n", text);
+    reply(session, "-");
+    admin_reply_shown(session, slice_of(text));
+    reply(session, "\r\n");
 }
 
 void admin_reply_faults(struct session_entry *session, char *faults)
@@ -115,7 +142,9 @@ void admin_reply_faults(struct session_entry *session, char *faults)
         *c = *c == '\r' || *c == '\n' ? ';' : *c;
     }
     admin_audit_end(session, faults);
-    reply(session, "-ERR nothing was changed: %s\r\n", faults);
+    reply(session, "-ERR nothing was changed: ");
+    admin_reply_shown(session, slice_of(faults));
+    reply(session, "\r\n");
 }
 
 /* ---- pieces ---- */
@@ -242,13 +271,19 @@ static void reply_maps(struct session_entry *session, const char *text, size_t l
 
 void admin_reply_lines(struct session_entry *session, struct admin_text *text)
 {
-    const char *bytes = session->resp == 3 ? (const char *)evbuffer_pullup(text->bytes, -1) : NULL;
+    size_t length = evbuffer_get_length(text->bytes);
+    const char *lines = length > 0 ? (const char *)evbuffer_pullup(text->bytes, -1) : "";
+    struct admin_text shown;
 
-    if (session->resp != 3 || text->is_lost) {
-        admin_reply_gathered(session, text);
+    shown.is_lost = !admin_text_open(&shown) || text->is_lost || lines == NULL ||
+                    !add_shown(shown.bytes, (struct slice){lines, length}, true);
+    if (session->resp != 3 || shown.is_lost) {
+        admin_reply_gathered(session, &shown);
     } else {
-        reply_maps(session, bytes != NULL ? bytes : "", evbuffer_get_length(text->bytes));
+        const char *bytes = (const char *)evbuffer_pullup(shown.bytes, -1);
+        reply_maps(session, bytes != NULL ? bytes : "", bytes != NULL ? evbuffer_get_length(shown.bytes) : 0);
     }
+    admin_text_close(&shown);
 }
 
 /* ---- sections ---- */

@@ -91,7 +91,7 @@ static void tell_line(struct admin_stream *stream, const char *server, const cha
         admin_reply_bytes(session, ahead, strlen(ahead));
         admin_reply_bytes(session, server != NULL ? server : "", server != NULL ? strlen(server) : 0);
         admin_reply_bytes(session, blank, strlen(blank));
-        admin_reply_bytes(session, line, length);
+        admin_reply_shown(session, (struct slice){line, length});
         admin_reply_bytes(session, "\r\n", 2);
     }
 }

@@ -94,9 +94,6 @@ static void answer_unknown(struct session_entry *session, struct slice name)
 
     snprintf(text, sizeof text, "ERR unknown verb '%.*s'; HELP lists them", (int)(name.length > 64 ? 64 : name.length),
              name.data);
-    for (char *c = text; *c != '\0'; c++) {
-        *c = *c < ' ' ? ' ' : *c;
-    }
     admin_reply_error(session, text);
 }
 

@@ -1,5 +1,5 @@
 /*
- * Reading, printing and comparing configurations.
+ * Reading and printing configurations.
  *
  *   file → conf_next_line() checks each line as inih is about to see it → inih splits it → take_option()
  */
@@ -414,8 +414,12 @@ void conf_check_all(struct conf_reading *reading)
     for (struct conf_part *part = reading->parts; part != NULL; part = part->next) {
         conf_take_credentials(reading, part);
     }
-    conf_servers_inherit(reading);
     conf_check_servers(reading);
+    conf_check_values(reading);
+}
+
+void conf_check_values(struct conf_reading *reading)
+{
     check_together(reading);
     check_rules(reading);
     if (reading->faults->count == 0) {
@@ -559,6 +563,7 @@ static void parse(struct conf_reading *reading)
         conf_fault_line(reading, "a line is not understood; expected option = value");
     }
     conf_look_at_files(reading);
+    conf_servers_inherit(reading);
     conf_check_all(reading);
 }
 
@@ -609,7 +614,7 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
     return conf;
 }
 
-/* ---- Printing and comparing ---- */
+/* ---- Printing ---- */
 
 /* left_out: none if it is CONF_REACH_SERVER. */
 static void print_values(const struct conf_section *section, const void *values, enum conf_reach left_out, FILE *out,
@@ -641,37 +646,4 @@ void conf_print(const struct conf *conf, FILE *out, bool show_secrets)
         print_values(rule->section, rule->values, is_server ? CONF_REACH_PROCESS : CONF_REACH_SERVER, out,
                      show_secrets);
     }
-}
-
-void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,
-                               void (*report)(void *context, const char *option), void *context)
-{
-    for (size_t i = 0; i < conf_option_count; i++) {
-        const struct conf_option *option = &conf_options[i];
-        if (!option->reloadable && !conf_value_equal(option, old, new_conf)) {
-            report(context, option->name);
-        }
-    }
-    if (old->serves != new_conf->serves) {
-        report(context, "whether [" CONF_SECTION "] is a server itself");
-    }
-    conf_listener_changes(old->rules, new_conf->rules, report, context);
-}
-
-struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf)
-{
-    struct conf *merged = conf_new(new_conf->path);
-    for (size_t i = 0; i < conf_option_count; i++) {
-        const struct conf_option *option = &conf_options[i];
-        conf_value_copy(option, merged, option->reloadable ? new_conf : old);
-    }
-    conf_origins_merge(merged, old, new_conf);
-    merged->rules = conf_listener_merge(old->rules, conf_rules_copy(new_conf->rules));
-    /* Addresses stay, and so does what those with TLS need. */
-    merged->tls_clients = tls_context_hold(new_conf->tls_clients != NULL ? new_conf->tls_clients : old->tls_clients);
-    merged->tls_upstream =
-        tls_context_hold(new_conf->tls_upstream != NULL ? new_conf->tls_upstream : old->tls_upstream);
-    merged->serves = old->serves;
-    conf_finish(merged);
-    return merged;
 }

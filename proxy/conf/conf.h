@@ -276,8 +276,9 @@ void conf_print_reference_markdown(FILE *out, const struct conf_section *const *
 /* The same as the body of a manual page, in the language of base/roff.h. */
 void conf_print_manual(FILE *out, const struct conf_section *const *sections);
 
-/* The options in which old and new differ though they need a restart, one call each; a reload keeps the old value. */
-void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,
+/* What of a file that was merged into what is in force is not taken over before a restart, one call each: "NAME", or,
+ * if it waits with another option, "NAME (with OTHER)". */
+void conf_restart_only_changes(const struct conf *merged, const struct conf *fresh,
                                void (*report)(void *context, const char *option), void *context);
 
 /* What is otherwise in new_conf, one call each: an option of [headgate], or the heading of a section. */
@@ -330,7 +331,9 @@ struct conf *conf_change(const struct conf *process, const struct conf_section *
 void conf_settings(const struct conf *process, void (*report)(void *context, const char *name), void *context);
 
 /* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. Rules
- * are always those of new_conf. */
-struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf);
+ * are always those of new_conf. sections as for conf_load(). NULL: that is not sound, as faults says, to which it adds.
+ */
+struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf,
+                                   const struct conf_section *const *sections, struct conf_faults *faults);
 
 #endif

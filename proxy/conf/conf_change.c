@@ -1,7 +1,7 @@
 /*
  * Values that are set at run time. The configuration in force is copied and taken for one that was just read: its
  * values stand where the file said them, and the new ones as if a line more had been there. So they are judged by the
- * same checks as a file, and all of them or none are taken.
+ * same checks as a file, and all of them or none are taken. So is what a reload would put in force.
  */
 #include "conf/conf_private.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- the copy ---- */
 
-static struct conf *copy_conf(const struct conf *from)
+struct conf *conf_clone(const struct conf *from)
 {
     struct conf *copy = conf_new(from->path);
 
@@ -155,6 +155,9 @@ static void take_value(struct conf_reading *reading, struct conf_part *part, con
         fault(reading, part, option, value, problem, text);
         free(text);
     }
+    if (part == reading->parts) {
+        conf_pass_on(reading, index);
+    }
     sighting->line = 1;
     free(origin->file);
     *origin = (struct conf_origin){.is_set = true};
@@ -285,12 +288,6 @@ static void keep_tls(struct conf_reading *reading, const struct conf *from, cons
     if (reading->has_tls) {
         reading->conf->tls_clients = tls_context_hold(from->tls_clients);
         reading->conf->tls_upstream = tls_context_hold(from->tls_upstream);
-        return;
-    }
-    for (struct conf_rule *rule = reading->conf->rules; rule != NULL; rule = rule->next) {
-        tls_context_release(rule->tls);
-        tls_context_release(rule->tls_clients);
-        rule->tls = rule->tls_clients = NULL;
     }
 }
 
@@ -314,10 +311,27 @@ static void drop_places(struct conf_faults *faults)
     }
 }
 
+bool conf_judge(struct conf *conf, const struct conf_section *const *sections, struct conf_faults *faults)
+{
+    struct conf_faults found = {0};
+    struct conf_reading reading = {
+        .path = PLACE, .line = 1, .conf = conf, .faults = &found, .sections = sections, .parts = make_parts(conf)};
+    struct conf_reading file = {.path = conf->path, .faults = faults};
+
+    conf_check_values(&reading);
+    conf_parts_free(&reading);
+    drop_places(&found);
+    for (size_t i = 0; i < found.count; i++) {
+        conf_fault_file(&file, "beside what waits for a restart, %s", found.lines[i]);
+    }
+    conf_faults_free(&found);
+    return faults->count == 0;
+}
+
 struct conf *conf_change(const struct conf *process, const struct conf_section *const *sections,
                          const struct conf_setting *settings, size_t count, struct conf_faults *faults)
 {
-    struct conf *conf = copy_conf(process);
+    struct conf *conf = conf_clone(process);
     struct conf_reading reading = {
         .path = PLACE,
         .line = 1,
@@ -332,9 +346,6 @@ struct conf *conf_change(const struct conf *process, const struct conf_section *
     keep_tls(&reading, process, settings, count);
     if (faults->count == 0) {
         conf_check_all(&reading);
-    }
-    if (faults->count == 0 && conf->serves != process->serves) {
-        conf_fault_line(&reading, "the file has changed what takes a restart; expected that first");
     }
     conf_parts_free(&reading);
     drop_places(faults);

@@ -8,10 +8,10 @@ static const struct conf_section *judge_of(const struct conf_reading *reading)
 {
     const struct conf_section *const *section = reading->sections;
 
-    while (*section != NULL && (*section)->check_clients == NULL) {
+    while (section != NULL && *section != NULL && (*section)->check_clients == NULL) {
         section++;
     }
-    return *section;
+    return section != NULL ? *section : NULL;
 }
 
 static void check_option(struct conf_reading *reading, const struct conf_part *part, size_t number,

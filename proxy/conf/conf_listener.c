@@ -3,7 +3,6 @@
 
 #include "conf/conf_private.h"
 #include "conf/networks.h"
-#include "tls/tls_context.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -277,106 +276,4 @@ void conf_warn_of_listeners(struct conf_reading *reading)
             warn_of_listener(reading, part, list);
         }
     }
-}
-
-/* ---- reload ---- */
-
-static const struct conf_rule *find(const struct conf_rule *rules, const struct conf_rule *like)
-{
-    while (rules != NULL && (rules->section != like->section || strcmp(rules->name, like->name) != 0)) {
-        rules = rules->next;
-    }
-    return rules;
-}
-
-static void report_rule(const struct conf_rule *rule, const char *option, void (*report)(void *, const char *),
-                        void *context)
-{
-    char *text = conf_format("[%s:%s]%s%s", rule->section->name, rule->name, *option != '\0' ? " " : "", option);
-
-    report(context, text);
-    free(text);
-}
-
-static void report_options(const struct conf_rule *old, const struct conf_rule *fresh,
-                           void (*report)(void *, const char *), void *context)
-{
-    for (size_t i = 0; i < old->section->option_count; i++) {
-        const struct conf_option *option = &old->section->options[i];
-        char *before = conf_value_text(option, old->values), *after = conf_value_text(option, fresh->values);
-        if (!option->reloadable && strcmp(before, after) != 0) {
-            report_rule(old, option->name, report, context);
-        }
-        free(before);
-        free(after);
-    }
-}
-
-void conf_listener_changes(const struct conf_rule *old, const struct conf_rule *fresh,
-                           void (*report)(void *context, const char *option), void *context)
-{
-    for (const struct conf_rule *rule = old; rule != NULL; rule = rule->next) {
-        const struct conf_rule *now = listens(rule) ? find(fresh, rule) : NULL;
-        if (now != NULL) {
-            report_options(rule, now, report, context);
-        } else if (listens(rule)) {
-            report_rule(rule, "", report, context);
-        }
-    }
-    for (const struct conf_rule *rule = fresh; rule != NULL; rule = rule->next) {
-        if (listens(rule) && find(old, rule) == NULL) {
-            report_rule(rule, "", report, context);
-        }
-    }
-}
-
-static void take_tls(struct tls_context **to, struct tls_context *from)
-{
-    if (from != NULL) {
-        tls_context_release(*to);
-        *to = tls_context_hold(from);
-    }
-}
-
-/* Addresses stay, and so does what those with TLS need. */
-static void take_reloadable(struct conf_rule *to, const struct conf_rule *from)
-{
-    for (size_t i = 0; i < to->section->option_count; i++) {
-        if (to->section->options[i].reloadable) {
-            conf_value_copy(&to->section->options[i], to->values, from->values);
-        }
-    }
-    conf_origins_take_same(to, from);
-    take_tls(&to->tls, from->tls);
-    take_tls(&to->tls_clients, from->tls_clients);
-}
-
-/* Those that were opened at the start stay, in their order. */
-struct conf_rule *conf_listener_merge(const struct conf_rule *old, struct conf_rule *fresh)
-{
-    struct conf_rule **end = &fresh;
-    struct conf_rule *unmerged = NULL;
-
-    while (*end != NULL) {
-        if (listens(*end)) {
-            struct conf_rule *rule = *end;
-            *end = rule->next;
-            rule->next = unmerged;
-            unmerged = rule;
-        } else {
-            end = &(*end)->next;
-        }
-    }
-    for (; old != NULL; old = old->next) {
-        if (listens(old)) {
-            const struct conf_rule *now = find(unmerged, old);
-            *end = conf_rule_copy(old);
-            if (now != NULL) {
-                take_reloadable(*end, now);
-            }
-            end = &(*end)->next;
-        }
-    }
-    conf_rules_free(unmerged);
-    return fresh;
 }

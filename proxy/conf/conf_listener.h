@@ -17,6 +17,9 @@ struct conf_listener_section {
 
 extern const char *const conf_proxy_protocol_words[];
 
+/* What these stand by. */
+#define CONF_LISTENER_WITH "listen proxy_protocol server unix_socket_mode*"
+
 /* The rows of the options that listeners have besides listen, for a table that fills a structure of that type, which
  * has them in its member terms. */
 #define CONF_LISTENER_OPTIONS(structure, terms)                                                                        \
@@ -34,6 +37,7 @@ extern const char *const conf_proxy_protocol_words[];
          .max = CONF_NETWORKS_MAX,                                                                                     \
          .initial = "",                                                                                                \
          .reloadable = true,                                                                                           \
+         .waits_with = CONF_LISTENER_WITH,                                                                             \
          .help = "Who is believed to be such a proxy: 10.0.0.7, 10.0.0.0/8, fd00::/8, unix (who comes by a Unix "      \
                  "socket).\n"                                                                                          \
                  "All others are closed there."},                                                                      \
@@ -43,13 +47,14 @@ extern const char *const conf_proxy_protocol_words[];
          .max = CONF_CLIENTS_MAX,                                                                                      \
          .initial = "",                                                                                                \
          .reloadable = true,                                                                                           \
+         .waits_with = CONF_LISTENER_WITH,                                                                             \
          .names_clients = true,                                                                                        \
          .help =                                                                                                       \
              "Who may connect there: ip:10.0.0.0/8, unix (Unix sockets), identity:NAME, all. Others hear -DENIED.\n"   \
              "Empty: all. Nobody is let in for being of this machine: ip:127.0.0.1 is a word like others."},           \
     {                                                                                                                  \
         .name = "refuse", .offset = offsetof(structure, terms.refuse), .type = CONF_STRING, .max = CONF_CLIENTS_MAX,   \
-        .initial = "", .reloadable = true, .names_clients = true,                                                      \
+        .initial = "", .reloadable = true, .waits_with = CONF_LISTENER_WITH, .names_clients = true,                    \
         .help = "Who may not, whatever allow says: the same words. Both are looked at when a client comes; who is\n"   \
                 "there stays."                                                                                         \
     }

@@ -21,7 +21,7 @@ void conf_origins_free(const struct conf_section *section, struct conf_origin *o
     free(origins);
 }
 
-static void copy_origin(struct conf_origin *to, const struct conf_origin *from)
+void conf_origin_copy(struct conf_origin *to, const struct conf_origin *from)
 {
     char *file = from->file != NULL ? conf_copy(from->file, strlen(from->file)) : NULL;
 
@@ -32,24 +32,7 @@ static void copy_origin(struct conf_origin *to, const struct conf_origin *from)
 void conf_origins_copy(const struct conf_section *section, struct conf_origin *to, const struct conf_origin *from)
 {
     for (size_t i = 0; i < section->option_count; i++) {
-        copy_origin(&to[i], &from[i]);
-    }
-}
-
-void conf_origins_take_same(const struct conf_rule *to, const struct conf_rule *from)
-{
-    for (size_t i = 0; i < to->section->option_count; i++) {
-        if (conf_value_equal(&to->section->options[i], to->values, from->values)) {
-            copy_origin(&to->origins[i], &from->origins[i]);
-        }
-    }
-}
-
-void conf_origins_merge(struct conf *merged, const struct conf *old, const struct conf *fresh)
-{
-    for (size_t i = 0; i < conf_option_count; i++) {
-        bool is_fresh = conf_value_equal(&conf_options[i], merged, fresh);
-        copy_origin(&merged->origins[i], is_fresh ? &fresh->origins[i] : &old->origins[i]);
+        conf_origin_copy(&to[i], &from[i]);
     }
 }
 

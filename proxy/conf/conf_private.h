@@ -1,7 +1,7 @@
 /*
  * What the files of the configuration share beyond the option tables:
  *
- *   conf.c          files read, options checked against each other, configurations printed and compared
+ *   conf.c          files read, options checked against each other, configurations printed
  *   conf_sources.c  the ini files that are read, one within the other
  *   conf_lines.c    the lines of a file, before inih sees them
  *   conf_faults.c   what is wrong with a file, in words
@@ -27,6 +27,7 @@
  *   conf_manual.c   the manual page
  *   conf_origin.c   where values are from
  *   conf_change.c   values that are set at run time
+ *   conf_merge.c    what of a file that is read again is taken over, and what waits for a restart
  *   conf_shown.c    options one by one, as they are told to who asks
  *   conf_text.c     memory and text
  */
@@ -122,10 +123,7 @@ void conf_parts_free(struct conf_reading *reading);
 struct conf_origin *conf_origins_new(const struct conf_section *section);
 void conf_origins_free(const struct conf_section *section, struct conf_origin *origins);
 void conf_origins_copy(const struct conf_section *section, struct conf_origin *to, const struct conf_origin *from);
-/* Takes over those of values that are the same. */
-void conf_origins_take_same(const struct conf_rule *to, const struct conf_rule *from);
-/* Of a configuration that was merged of these two. */
-void conf_origins_merge(struct conf *merged, const struct conf *old, const struct conf *fresh);
+void conf_origin_copy(struct conf_origin *to, const struct conf_origin *from);
 /* Keeps where options were seen in what was read. */
 void conf_origins_keep(struct conf_reading *reading);
 
@@ -133,8 +131,10 @@ void conf_origins_keep(struct conf_reading *reading);
 
 /* All at its default. */
 struct conf *conf_new(const char *path);
-/* Checks what is there as a whole, and makes what is made of it. */
+/* Checks what was read as a whole, and makes what is made of it. */
 void conf_check_all(struct conf_reading *reading);
+/* The same of what is there, whoever has said it. */
+void conf_check_values(struct conf_reading *reading);
 /* All is there. */
 void conf_finish(struct conf *conf);
 
@@ -275,6 +275,8 @@ void conf_make_tls(struct conf_reading *reading);
 bool conf_part_says(const struct conf_part *part, const char *const *names, size_t count);
 /* Gives servers what they do not say, and finds out whether [headgate] is one. Comes before all that looks at them. */
 void conf_servers_inherit(struct conf_reading *reading);
+/* The same for an option of [headgate] alone, once that is known. */
+void conf_pass_on(struct conf_reading *reading, size_t option);
 /* What servers lack, and names that are of none. */
 void conf_check_servers(struct conf_reading *reading);
 /* The names of the servers, one after the other, as conf_rule_concerns() takes them: the first for NULL, NULL behind
@@ -309,13 +311,6 @@ void conf_check_listeners(struct conf_reading *reading);
 void conf_warn_of_listeners(struct conf_reading *reading);
 /* Whether all clients are of this machine, by the addresses that they will be known by. */
 bool conf_serves_this_machine_only(const struct conf *conf);
-/* What of the listeners and servers of old differs in fresh though it needs a restart: as conf_restart_only_changes().
- */
-void conf_listener_changes(const struct conf_rule *old, const struct conf_rule *fresh,
-                           void (*report)(void *context, const char *option), void *context);
-/* The rules of fresh, which are taken over, with the listeners and servers of old in place of theirs, as far as a
- * reload may not change them. */
-struct conf_rule *conf_listener_merge(const struct conf_rule *old, struct conf_rule *fresh);
 
 /* ---- conf_self.c ---- */
 
@@ -350,6 +345,13 @@ void conf_look_at_files(struct conf_reading *reading);
 
 /* Warns if others may read or write a file with a secret; status: of what was read. */
 void conf_check_mode(struct conf_reading *reading, const char *path, const struct stat *status);
+
+/* ---- conf_change.c ---- */
+
+/* A copy of the configuration of a file, but for what is made of it: TLS, and servers by themselves. */
+struct conf *conf_clone(const struct conf *from);
+/* Whether it may be in force, as conf_check_values(); makes what is made of it. False: the faults are added. */
+bool conf_judge(struct conf *conf, const struct conf_section *const *sections, struct conf_faults *faults);
 
 /* ---- conf_clients.c ---- */
 

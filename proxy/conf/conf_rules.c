@@ -75,8 +75,7 @@ struct conf_rule *conf_rules_copy(const struct conf_rule *from)
     return first;
 }
 
-/* The rule of the list that has the same heading, or NULL. */
-static const struct conf_rule *find_same(const struct conf_rule *list, const struct conf_rule *wanted)
+const struct conf_rule *conf_rule_find(const struct conf_rule *list, const struct conf_rule *wanted)
 {
     while (list != NULL && !(list->section == wanted->section && strcmp(list->name, wanted->name) == 0)) {
         list = list->next;
@@ -111,13 +110,13 @@ void conf_changes(const struct conf *old, const struct conf *new_conf, void (*re
         }
     }
     for (const struct conf_rule *rule = new_conf->rules; rule != NULL; rule = rule->next) {
-        const struct conf_rule *before = find_same(old->rules, rule);
+        const struct conf_rule *before = conf_rule_find(old->rules, rule);
         if (before == NULL || !same_values(rule->section, before->values, rule->values)) {
             report_rule(rule, report, context);
         }
     }
     for (const struct conf_rule *rule = old->rules; rule != NULL; rule = rule->next) {
-        if (find_same(new_conf->rules, rule) == NULL) {
+        if (conf_rule_find(new_conf->rules, rule) == NULL) {
             report_rule(rule, report, context);
         }
     }

@@ -164,26 +164,22 @@ bool conf_part_says(const struct conf_part *part, const char *const *names, size
     return says;
 }
 
-static void inherit(struct conf_reading *reading, struct conf_part *part)
+void conf_pass_on(struct conf_reading *reading, size_t option)
 {
-    for (size_t i = 0; i < part->section->option_count; i++) {
-        const struct conf_option *option = &part->section->options[i];
-        if (option->reach != CONF_REACH_ADDRESS && part->sightings[i].line == 0) {
-            conf_value_copy(option, part->values, reading->conf);
+    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
+        if (part->section == &conf_section_server && part->sightings[option].line == 0 &&
+            conf_options[option].reach != CONF_REACH_ADDRESS) {
+            conf_value_copy(&conf_options[option], part->values, reading->conf);
         }
     }
 }
 
 void conf_servers_inherit(struct conf_reading *reading)
 {
-    struct conf_part *all = reading->parts;
-
-    reading->conf->serves =
-        next_server(reading->conf->rules) == NULL || is_said(all, "listen") || is_said(all, "upstream");
-    for (struct conf_part *part = all->next; part != NULL; part = part->next) {
-        if (part->section == &conf_section_server) {
-            inherit(reading, part);
-        }
+    reading->conf->serves = next_server(reading->conf->rules) == NULL || is_said(reading->parts, "listen") ||
+                            is_said(reading->parts, "upstream");
+    for (size_t i = 0; i < conf_option_count; i++) {
+        conf_pass_on(reading, i);
     }
 }
 

@@ -25,6 +25,10 @@
 
 #define FIELD(field) .name = #field, .offset = offsetof(struct conf, field)
 
+/* What passwords of the admin port stand by, and what is said of TLS to all who connect. */
+#define WITH_ADMIN "admin http unix_socket_mode"
+#define WITH_CLIENTS "listen* admin*"
+
 static const char *const pool_words[] = {"shared", "session", NULL};
 static const char *const cross_slot_words[] = {"refuse", "split", NULL};
 static const char *const maintenance_words[] = {"no", "reconnect", "address", NULL};
@@ -61,21 +65,21 @@ const struct conf_option conf_options[] = {
      .help = "Where operators connect, with any Redis client: redis-cli -p 6390 STATS.\n"
              "Set admin_password before opening it beyond this machine."},
     {FIELD(admin_password), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .is_guarded = true, .secret = true,
+     .reloadable = true, .waits_with = WITH_ADMIN, .is_guarded = true, .secret = true,
      .help = "What AUTH on the admin port must give. Empty: no password is asked for."},
     {FIELD(admin_password_file), .reach = CONF_REACH_PROCESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .secret = true, .fills = "admin_password",
+     .reloadable = true, .waits_with = WITH_ADMIN, .secret = true, .fills = "admin_password",
      .help = "The file that holds it, alone on its line, in place of admin_password."},
     {FIELD(admin_read_password), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .is_guarded = true, .secret = true,
+     .reloadable = true, .waits_with = WITH_ADMIN, .is_guarded = true, .secret = true,
      .help =
          "What who may only look gives in its place: to AUTH on the admin port, and by HTTP. Empty: there is none.\n"
          "Needs admin_password."},
     {FIELD(admin_read_password_file), .reach = CONF_REACH_PROCESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .secret = true, .fills = "admin_read_password",
+     .reloadable = true, .waits_with = WITH_ADMIN, .secret = true, .fills = "admin_read_password",
      .help = "The file that holds it, alone on its line, in place of admin_read_password."},
     {FIELD(admin_changes), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = changes_words,
-     .initial = "same-user", .reloadable = true, .is_guarded = true,
+     .initial = "same-user", .reloadable = true, .waits_with = WITH_ADMIN, .is_guarded = true,
      .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
              "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
@@ -84,7 +88,7 @@ const struct conf_option conf_options[] = {
      .help = "Where metrics, probes and a page for a browser are served by HTTP, to look at and nothing else:\n"
              "127.0.0.1:6391, say. Asks for admin_password if there is one, and has to have one beyond this machine."},
     {FIELD(http_names), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .is_guarded = true,
+     .reloadable = true, .waits_with = "http", .is_guarded = true,
      .help = "The names of hosts by which it may be asked for, beside localhost, numbers and the name of this\n"
              "machine: any other is refused, as it may be the trick of a page in somebody's browser."},
     {FIELD(upstream), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
@@ -93,25 +97,25 @@ const struct conf_option conf_options[] = {
          "The Redis server that all requests go to. sentinel://host:26379,host:26379/NAME: the master of that name,\n"
          "which these sentinels know, wherever it goes; sentinels:// with TLS. docs/topology.md says more."},
     {FIELD(upstream_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true,
+     .reloadable = true, .waits_with = "upstream",
      .help = "The ACL user as which Headgate authenticates on behalf of clients that do not do so themselves.\n"
              "Empty: the default user. Needs upstream_password."},
     {FIELD(upstream_password), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .secret = true,
+     .reloadable = true, .waits_with = "upstream", .secret = true,
      .help = "The password for it. Empty: Headgate does not authenticate, and clients do so themselves if Redis asks."},
     {FIELD(upstream_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .secret = true, .fills = "upstream_password",
+     .reloadable = true, .waits_with = "upstream", .secret = true, .fills = "upstream_password",
      .help = "The file that holds it, alone on its line, in place of upstream_password."},
     {FIELD(sentinel_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true,
+     .reloadable = true, .waits_with = "upstream",
      .help =
          "upstream = sentinel://…: the ACL user as which Headgate authenticates to the sentinels. Empty: the default\n"
          "user. Needs sentinel_password."},
     {FIELD(sentinel_password), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .secret = true,
+     .reloadable = true, .waits_with = "upstream", .secret = true,
      .help = "The password for it. Empty: Headgate does not authenticate to sentinels."},
     {FIELD(sentinel_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .secret = true, .fills = "sentinel_password",
+     .reloadable = true, .waits_with = "upstream", .secret = true, .fills = "sentinel_password",
      .help = "The file that holds it, alone on its line, in place of sentinel_password."},
     {FIELD(sentinel_check), .type = CONF_TIME, .min = 100, .max = HOUR, .initial = "1s", .reloadable = true,
      .help =
@@ -131,6 +135,7 @@ const struct conf_option conf_options[] = {
              "refuse: Redis' CROSSSLOT. split: MGET, MSET, DEL, UNLINK, EXISTS and TOUCH are taken apart, one request\n"
              "for each slot, and answered as by one server; they are not atomic then."},
     {FIELD(reads), .type = CONF_WORD, .words = reads_words, .initial = "master", .reloadable = true,
+     .waits_with = "upstream pool",
      .help = "Behind sentinels, or before a cluster: who answers commands that only read. prefer-replica: a replica, "
              "or the master while "
              "none is\n"
@@ -244,25 +249,32 @@ const struct conf_option conf_options[] = {
          "How long the old process of an upgrade goes on for the clients that it has. Those that are there yet are\n"
          "closed then, as by SIGTERM: each when it has no request under way."},
     {FIELD(tls_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .waits_with = WITH_CLIENTS,
      .help =
          "The certificate that clients see at addresses with rediss://, in listen and admin: a file in PEM form, with\n"
          "those of its chain behind it."},
     {FIELD(tls_key), .type = CONF_FILE, .secret = true, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .waits_with = WITH_CLIENTS,
      .help = "The file with its private key, which wants no passphrase. Empty: it is in the same file."},
-    {FIELD(tls_ca), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(tls_ca), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true, .waits_with = WITH_CLIENTS,
      .help = "The authorities whose certificates clients may have: a file in PEM form, or a directory as of openssl "
              "rehash."},
     {FIELD(tls_crl), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .waits_with = WITH_CLIENTS,
      .help = "What these have revoked: a file in PEM form with a list of each of them. Empty: nobody asks."},
     {FIELD(client_certificates), .type = CONF_WORD, .words = certificate_words, .initial = "none", .reloadable = true,
+     .waits_with = WITH_CLIENTS,
      .help =
          "Whether clients that speak TLS are asked for a certificate. One that is given must be good in either case."},
     {FIELD(tls_protocols), .type = CONF_STRING, .min = 1, .max = STRING_MAX, .initial = "TLSv1.2 TLSv1.3",
-     .reloadable = true, .help = "The versions that are spoken, to clients and to Redis: one of these, or both."},
+     .reloadable = true, .waits_with = WITH_CLIENTS " upstream*",
+     .help = "The versions that are spoken, to clients and to Redis: one of these, or both."},
     {FIELD(tls_ciphers), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .waits_with = WITH_CLIENTS " upstream*",
      .help = "The ciphers of TLSv1.2, to clients and to Redis, as openssl ciphers takes them.\n"
              "Empty: ECDHE with AES-GCM or ChaCha20."},
     {FIELD(tls_ciphersuites), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .waits_with = WITH_CLIENTS " upstream*",
      .help =
          "Those of TLSv1.3. Empty: TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256."},
     {FIELD(tls_handshake_timeout), .type = CONF_TIME, .min = 100, .max = HOUR, .initial = "10s", .reloadable = true,

@@ -52,6 +52,9 @@ struct conf_option {
     const char *initial;      /* the default, as it would stand in the file */
     const char *help;         /* one to three lines */
     bool reloadable;
+    /* Of a reloadable option: those that take a restart, between blanks, by which it stands; NULL: none. While one of
+     * them in its section, or with * behind the name in any, is to be otherwise after a restart, this one waits too. */
+    const char *waits_with;
     bool secret;           /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
     const char *fills;     /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
     bool takes_topology;   /* of CONF_ADDRESS: it may name sentinels or a cluster */
@@ -178,6 +181,8 @@ struct conf_rule *conf_rule_copy(const struct conf_rule *from);
 /* A list of rules, and all that is in them. */
 struct conf_rule *conf_rules_copy(const struct conf_rule *from);
 void conf_rules_free(struct conf_rule *rule);
+/* The rule of the list that has the same heading, or NULL. */
+const struct conf_rule *conf_rule_find(const struct conf_rule *list, const struct conf_rule *wanted);
 /* How many of the list are of the section. */
 size_t conf_rules_count(const struct conf_rule *list, const struct conf_section *section);
 /* The first of the list that is of the section; NULL if none is. */

@@ -254,6 +254,9 @@ void conf_make_tls(struct conf_reading *reading)
     reading->conf->tls_clients = make_for_clients(reading, reading->parts);
     reading->conf->tls_upstream = reading->conf->serves ? make_for_server(reading, reading->parts) : NULL;
     for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
+        tls_context_release(rule->tls);
+        tls_context_release(rule->tls_clients);
+        rule->tls = NULL;
         rule->tls_clients = has_own(part) ? make_for_clients(reading, part) : NULL;
         if (names_server(part)) {
             struct tls_context *context = make_for_server(reading, part);

@@ -113,15 +113,18 @@ static void count_failure(struct reload *reload)
 
 char *reload_now(struct reload *reload, char **changes, void (*taken)(void *context), void *taken_context)
 {
+    const struct conf_section *sections[SECTIONS_MAX + 1];
     struct conf_faults faults;
-    char *told;
 
     if (reload->before != NULL) {
         return conf_format("the last reload is still under way; try again\n");
     }
     supervisor_reloading(reload->supervisor);
+    sections_list(reload->policies, sections);
     struct conf *fresh = reload_read(reload->path, reload->policies, &faults);
-    if (fresh == NULL) {
+    struct conf *merged = fresh != NULL ? conf_merge_reloadable(reload->conf, fresh, sections, &faults) : NULL;
+    if (merged == NULL) {
+        conf_free(fresh);
         char *text = reload_report_log_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");
         count_failure(reload);
@@ -131,7 +134,7 @@ char *reload_now(struct reload *reload, char **changes, void (*taken)(void *cont
         return text;
     }
     reload_report_log_warnings(&faults);
-    struct conf *merged = reload_report_merge(reload->conf, fresh, &told);
+    char *told = reload_report_merge(reload->conf, fresh, merged);
     conf_free(fresh);
     reload->taken = taken;
     reload->taken_context = taken_context;

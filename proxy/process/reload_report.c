@@ -63,17 +63,17 @@ static void report_setting(void *context, const char *name)
     add_change(context, name, "was set at run time; from now on it is as the file says");
 }
 
-struct conf *reload_report_merge(const struct conf *old, const struct conf *fresh, char **changes)
+char *reload_report_merge(const struct conf *old, const struct conf *fresh, const struct conf *merged)
 {
-    *changes = conf_format("%s", "");
-    conf_restart_only_changes(old, fresh, report_restart_only, changes);
-    conf_settings(old, report_setting, changes);
-    struct conf *merged = conf_merge_reloadable(old, fresh);
-    conf_changes(old, merged, report_change, changes);
-    if (**changes == '\0') {
-        add_change(changes, "nothing", "was changed in the file");
+    char *changes = conf_format("%s", "");
+
+    conf_restart_only_changes(merged, fresh, report_restart_only, &changes);
+    conf_settings(old, report_setting, &changes);
+    conf_changes(old, merged, report_change, &changes);
+    if (*changes == '\0') {
+        add_change(&changes, "nothing", "was changed in the file");
     }
-    return merged;
+    return changes;
 }
 
 static void log_change(void *context, const char *what)

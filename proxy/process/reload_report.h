@@ -13,9 +13,10 @@ char *reload_report_faults(const struct conf_faults *faults);
 char *reload_report_log_faults(const struct conf_faults *faults);
 void reload_report_log_warnings(const struct conf_faults *faults);
 
-/* What is to be in force when fresh was read while old is. *changes, which is the caller's to free, has one line for
- * each thing that is another now, would be after a restart, or was set at run time and is no longer; each is logged. */
-struct conf *reload_report_merge(const struct conf *old, const struct conf *fresh, char **changes);
+/* merged: what comes into force of fresh, which was read while old was. The text, which is the caller's to free, has
+ * one line for each thing that is another now, would be after a restart, or was set at run time and is no longer; each
+ * is logged. */
+char *reload_report_merge(const struct conf *old, const struct conf *fresh, const struct conf *merged);
 /* Logs what is another in fresh, all of which is taken. */
 void reload_report_changes(const struct conf *old, const struct conf *fresh);
 

@@ -1,6 +1,7 @@
 """CLIENTS and LANES with filters, and KILL, on the admin port."""
 
 import itertools
+import re
 
 import pytest
 
@@ -249,3 +250,26 @@ def test_several_servers(make_headgate, make_redis):
     assert several.reply("SERVER", "cache", "KILL", "ALL") == 0
     assert several.reply("SERVER", "queue", "KILL", "ALL") == 1
     assert is_closed(last)
+
+
+# ---- what clients spell ----
+
+
+def test_nothing_that_clients_spell_moves_a_terminal(make, redis):
+    """Users and keys may have any bytes, and operators look at them, by whatever verb."""
+    user = b"u\x1b]0;gone\x07\x9b31m\xc2\x9bm\x7f"
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", user, "on", ">p", "~*", "+@all") == OK
+    headgate = make(
+        "[latency]\nenabled = on\nslowlog_threshold = 1us\n[lease:l]\nkeys = *\n"
+        "[limit:l]\ncommands = get\nlimit = 1\nwindow = 1m\nper = user\n"
+    )
+    with headgate.connect() as client:
+        assert client("AUTH", user, "p") == OK and client("SET", user, "token", "NX", "PX", 60000) == OK
+        assert client("GET", user) == b"token" and isinstance(client("GET", user), Error)
+        for version in (2, 3):
+            with headgate.admin() as admin:
+                admin("HELLO", version)
+                told = {verb: repr(admin(verb)) for verb in ("CLIENTS", "LANES", "LEASES", "LIMITS", "SLOWLOG", user)}
+            for verb, answer in told.items():
+                assert r"\\x1b" in answer and not re.search(r"(?<!\\)\\x", answer), (verb, answer)

@@ -13,7 +13,7 @@ from harness.resp import OK, PONG, Client, Error, encode, wait_for
 def shown(*elements):
     """What the respondent makes of a script's reply."""
     lines = [b"integer:%d\n" % e if isinstance(e, int) else b"text:%d:%s\n" % (len(e), e) for e in elements]
-    return b"".join(lines)
+    return b"".join(lines).replace(b"\0", rb"\x00")
 
 
 def numbers(count):
@@ -122,7 +122,7 @@ def test_long_answers(respondent, size):
         ("TEXT", "two\r\nlines", b"two\r\nlines"),
         ("OK", "ignored", OK),
         ("ERROR", "no such thing", Error(b"ERR no such thing")),
-        ("ERROR", "two\r\nlines", Error(b"ERR two  lines")),
+        ("ERROR", "two\r\nlines", Error(b"ERR two\\x0d\\x0alines")),
         ("ERROR", "x" * 5000, Error(b"ERR " + b"x" * 295)),
     ],
 )

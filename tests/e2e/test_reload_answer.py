@@ -1,12 +1,15 @@
 """What a reload says of itself: in its answer, the log and STATS."""
 
 import signal
+import socket
 import time
 
 import pytest
 
 from harness.admin import audits, text
+from harness.http import ask
 from harness.resp import OK, Error, encode, wait_for
+from harness.servers import free_port
 
 
 def stats(headgate):
@@ -83,3 +86,50 @@ def test_stats_say_when_it_was(redis, make_headgate):
     done = stats(headgate)
     assert (done["reloads_total"], done["reload_failures_total"], done["reload_failed"]) == (1, 1, 0)
     assert first["last_reload_seconds"] < done["last_reload_seconds"] <= int(time.time())
+
+
+# ---- what belongs to an address ----
+
+STAYS = "was changed in the file; that takes a restart, the old value stays"
+
+
+def test_who_may_come_waits_with_where(redis, make_headgate):
+    """The addresses become local in the file, and so password and allow are gone there: they were open to all, and are yet."""
+    headgate = make_headgate(redis, start=False, reload_on_change="off")
+    ports = {"listen": headgate.port, "admin": headgate.admin_port, "http": free_port()}
+    headgate.http_port = ports["http"]
+    headgate.write_config(**{name: f"0.0.0.0:{port}" for name, port in ports.items()}, admin_password="p", allow="ip:127.0.0.1")
+    headgate.start()
+    headgate.write_config(**{name: f"127.0.0.1:{port}" for name, port in ports.items()}, admin_password=None, allow=None)
+    with headgate.admin() as admin:
+        assert admin("AUTH", "p") == OK
+        lines = text(admin("RELOAD", "VERBOSE")).splitlines()
+    told = ("listen", "admin", "http", "allow (with listen)", "admin_password (with admin)")
+    assert sorted(lines) == sorted(f"{name} {STAYS}" for name in told)
+    with headgate.admin() as admin, socket.create_connection(headgate.address, 30, ("127.0.0.2", 0)) as stranger:
+        assert admin("CLIENTS").startswith(b"NOAUTH")
+        stranger.sendall(encode("PING"))
+        assert stranger.recv(100).startswith(b"-DENIED")
+    assert ask(headgate, "/stats.json").status == 401
+    assert headgate.told("PING") == b"PONG"
+
+
+def test_credentials_wait_with_their_redis(redis, make_redis, make_headgate, pool):
+    other = make_redis()
+    for server, user in ((redis, "app"), (other, "new")):
+        with server.connect() as direct:
+            assert direct("ACL", "SETUSER", user, "on", f">of-{user}", "~*", "&*", "+@all") == OK
+    headgate = make_headgate(
+        redis, pool=pool, reload_on_change="off", upstream_user="app", upstream_password="of-app", admin_password=""
+    )
+    client = headgate.connect()
+    assert client("ACL", "WHOAMI") == b"app"
+    headgate.write_config(upstream=other.url, upstream_user="new", upstream_password="of-new")
+    lines = text(reload(headgate, "VERBOSE")).splitlines()
+    told = ("upstream", "upstream_user (with upstream)", "upstream_password (with upstream)")
+    assert lines == [f"{name} {STAYS}" for name in told]
+    for each in (client, headgate.connect()):
+        assert each("ACL", "WHOAMI") == b"app" and each.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])[2] == [b"app"]
+    assert headgate.terminate() == 0
+    headgate.start()
+    assert headgate.told("ACL", "WHOAMI") == b"new"

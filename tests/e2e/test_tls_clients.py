@@ -435,7 +435,11 @@ def with_client_certificates(make_shared, wanted, **options):
 @pytest.mark.parametrize("name", [None, "client", *BAD, NOT_FOR_CLIENTS])
 @pytest.mark.parametrize("wanted", ["none", "optional", "required"])
 def test_certificates_of_clients(make_shared, version, wanted, name):
-    headgate = with_client_certificates(make_shared, wanted)
+    """Also where the file says otherwise by now, of an address that waits for a restart."""
+    headgate = with_client_certificates(make_shared, wanted, reload_on_change="off")
+    headgate.write_config(listen="rediss://127.0.0.1:1", client_certificates="optional" if wanted == "none" else "none")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
     identity = getattr(certificates(), name) if name else None
     refused = is_refused(lambda: headgate.connect(client_context(identity, version)))
     expected = wanted != "none" and name in (*BAD, NOT_FOR_CLIENTS) or wanted == "required" and name is None

@@ -21,6 +21,15 @@ struct conf *load_conf(const char *text, const struct conf_section *const *secti
     return conf;
 }
 
+struct conf *merge_conf(const struct conf *old, const struct conf *fresh, const struct conf_section *const *sections)
+{
+    struct conf_faults faults = {0};
+    struct conf *merged = conf_merge_reloadable(old, fresh, sections, &faults);
+
+    cr_assert_not_null(merged, "%s", faults.count > 0 ? faults.lines[0] : "no fault is told");
+    return merged;
+}
+
 char *print_conf(const struct conf *conf, bool show_secrets)
 {
     char *text = NULL;

@@ -8,6 +8,9 @@
 /* Loads the text as a file called h.ini: conf_load() with its result and its faults, which are the caller's. */
 struct conf *load_conf(const char *text, const struct conf_section *const *sections, struct conf_faults *faults);
 
+/* conf_merge_reloadable(), which has to be sound. */
+struct conf *merge_conf(const struct conf *old, const struct conf *fresh, const struct conf_section *const *sections);
+
 /* What conf_print() prints; the caller frees it. */
 char *print_conf(const struct conf *conf, bool show_secrets);
 

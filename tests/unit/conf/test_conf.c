@@ -414,62 +414,94 @@ Test(conf, examples_load)
 
 /* ---- Reload ---- */
 
-struct report {
-    size_t count;
-    const char *options[16];
-};
-
 static void note(void *context, const char *option)
 {
-    struct report *report = context;
-    cr_assert_lt(report->count, COUNT_OF(report->options));
-    report->options[report->count++] = option;
+    char **text = context;
+    char *longer = conf_format("%s%s;", *text, option);
+
+    free(*text);
+    *text = longer;
 }
 
-Test(conf, restart_only_changes)
+/* What takes a restart, or waits with what does; the caller frees it. */
+static char *restart_only(const struct conf *merged, const struct conf *fresh)
 {
-    static const char *const expected[] = {"listen",    "proxy_protocol", "admin", "http",    "upstream",
-                                           "pool",      "threads",        "lanes", "backlog", "unix_socket_mode",
-                                           "host_name", "user",           "group", "pid_file"};
-    struct conf *old = default_conf();
-    struct conf_file file;
-    char *text = file_of_other_values();
-    assert_loads(&file, text);
-    struct report report = {0};
-    conf_restart_only_changes(old, file.conf, note, &report);
-    cr_assert_eq(report.count, COUNT_OF(expected));
-    for (size_t i = 0; i < report.count; i++) {
-        cr_assert_str_eq(report.options[i], expected[i]);
+    char *text = conf_format(";");
+
+    conf_restart_only_changes(merged, fresh, note, &text);
+    return text;
+}
+
+/* Each option, at its default or at its other value. */
+static void load_values(struct conf_file *file, const bool *is_other)
+{
+    char *text = conf_format("[headgate]\n");
+
+    for (size_t i = 0; i < conf_option_count; i++) {
+        const char *other = other_values[i][1] != NULL ? other_values[i][1] : "", *initial = conf_options[i].initial;
+        char *longer = conf_format("%s%s = %s\n", text, conf_options[i].name, is_other[i] ? other : initial);
+        free(text);
+        text = longer;
     }
-    struct report none = {0};
-    conf_restart_only_changes(file.conf, file.conf, note, &none);
-    cr_assert_eq(none.count, 0);
+    load_file(file, text);
     free(text);
-    drop_file(&file);
-    conf_free(old);
 }
 
-Test(conf, merge_takes_what_a_reload_may_change)
+static bool stands_by(const struct conf_option *option, const struct conf_option *other)
 {
-    struct conf *old = default_conf();
+    return option->waits_with != NULL && !other->reloadable && strstr(option->waits_with, other->name) != NULL;
+}
+
+/* What is in force behind a reload is what each option says of it, it is told, and a file might say it. */
+static void assert_merges(const struct conf *old, const struct conf *fresh)
+{
+    struct conf *merged = merge_conf(old, fresh, NULL);
+    char *changes = restart_only(merged, fresh), *printed = print_conf(merged, true);
     struct conf_file file;
-    char *text = file_of_other_values();
-    assert_loads(&file, text);
-    struct conf *merged = conf_merge_reloadable(old, file.conf);
-    cr_assert_str_eq(merged->path, file.conf->path);
+
     for (size_t i = 0; i < conf_option_count; i++) {
         const struct conf_option *option = &conf_options[i];
-        char *got = conf_value_text(option, merged);
-        char *expected = conf_value_text(option, option->reloadable ? file.conf : old);
-        cr_assert_str_eq(got, expected, "%s", option->name);
-        free(got);
-        free(expected);
+        bool stays = !option->reloadable, is_same = conf_value_equal(option, old, fresh);
+        for (size_t j = 0; j < conf_option_count; j++) {
+            stays = stays || (stands_by(option, &conf_options[j]) && !conf_value_equal(&conf_options[j], old, fresh));
+        }
+        char *line = conf_format(option->reloadable ? ";%s (with " : ";%s;", option->name);
+        cr_assert(conf_value_equal(option, merged, stays ? old : fresh), "%s: %s", option->name, changes);
+        cr_assert_eq(strstr(changes, line) != NULL, stays && !is_same, "%s: %s", option->name, changes);
+        free(line);
     }
-    struct report report = {0};
-    conf_restart_only_changes(old, merged, note, &report);
-    cr_assert_eq(report.count, 0);
-    free(text);
-    conf_free(merged);
-    conf_free(old);
+    assert_loads(&file, printed);
     drop_file(&file);
+    free(printed);
+    free(changes);
+    conf_free(merged);
+}
+
+/* Each option is changed with each by which it stands, and others by chance, both ways. */
+Test(conf, what_belongs_to_an_address_waits_with_it)
+{
+    unsigned seed = 32;
+    size_t pairs = 0;
+
+    for (size_t i = 0; i < conf_option_count * conf_option_count; i++) {
+        const size_t option = i / conf_option_count, by = i % conf_option_count;
+        bool is_other[COUNT_OF(other_values)] = {false};
+        struct conf_file old, fresh;
+        if (!stands_by(&conf_options[option], &conf_options[by]) || other_values[option][1] == NULL) {
+            continue;
+        }
+        load_values(&old, is_other);
+        do {
+            for (size_t j = 0; j < conf_option_count; j++) {
+                is_other[j] = j == option || j == by || rand_r(&seed) % 8 == 0;
+            }
+            load_values(&fresh, is_other);
+        } while (fresh.conf == NULL && (drop_file(&fresh), true));
+        assert_merges(old.conf, fresh.conf);
+        assert_merges(fresh.conf, old.conf);
+        drop_file(&fresh);
+        drop_file(&old);
+        pairs++;
+    }
+    cr_assert_eq(pairs, 50, "%zu", pairs);
 }

@@ -103,7 +103,7 @@ Test(conf_files, password_of_a_file_is_never_printed)
         free(text);
     }
     struct conf *defaults = default_conf();
-    struct conf *merged = conf_merge_reloadable(defaults, place.conf);
+    struct conf *merged = merge_conf(defaults, place.conf, NULL);
     cr_assert_str_eq(merged->upstream_password, "hunter2", "a reload takes it over");
     conf_free(merged);
     conf_free(defaults);

@@ -221,7 +221,7 @@ Test(conf_variables, stand_for_what_they_hold)
         char *printed = print_conf(file.conf, true);
         assert_loads(&again, printed);
         cr_assert_str_eq(again.conf->upstream_password, values[i][1], "%s", printed);
-        struct conf *merged = conf_merge_reloadable(again.conf, file.conf);
+        struct conf *merged = merge_conf(again.conf, file.conf, NULL);
         cr_assert_str_eq(merged->upstream_password, values[i][1], "they are not read again");
         char *hidden = print_conf(file.conf, false);
         cr_assert_not_null(strstr(hidden, "upstream_password = ********\n"));

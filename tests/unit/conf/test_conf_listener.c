@@ -102,23 +102,25 @@ static void collect(void *context, const char *option)
     *text = longer;
 }
 
-/* Whom to believe changes; addresses, and which listeners there are, take a restart. */
+/* Whom to believe changes, but where the address does; addresses, and which listeners there are, take a restart. */
 Test(conf_listener, reload)
 {
     struct conf *old = loaded("[listener:a]\nlisten = h:1\nproxy_protocol = required\nproxy_from = ::1\n"
-                              "[listener:b]\nlisten = h:2\n");
-    struct conf *fresh = loaded("[listener:c]\nlisten = h:3\n"
+                              "[listener:b]\nlisten = h:2\n[listener:d]\nlisten = h:4\n");
+    struct conf *fresh = loaded("[listener:c]\nlisten = h:3\n[listener:d]\nlisten = h:4\nrefuse = ip:::1\n"
                                 "[listener:a]\nlisten = h:9\nproxy_protocol = required\nproxy_from = 10.0.0.1\n");
-    struct conf *merged = conf_merge_reloadable(old, fresh);
+    struct conf *merged = merge_conf(old, fresh, sections);
     char *changes = conf_format("%s", "");
 
-    conf_restart_only_changes(old, fresh, collect, &changes);
-    cr_assert_str_eq(changes, "[listener:a] listen;[listener:b];[listener:c];", "%s", changes);
-    cr_assert_eq(conf_listener_count(merged), 3);
+    conf_restart_only_changes(merged, fresh, collect, &changes);
+    cr_assert_str_eq(changes, "[listener:a] listen;[listener:a] proxy_from (with listen);[listener:b];[listener:c];",
+                     "%s", changes);
+    cr_assert_eq(conf_listener_count(merged), 4);
     struct conf_listener a = conf_listener_at(merged, 1), b = conf_listener_at(merged, 2);
+    cr_assert_str_eq(conf_listener_at(merged, 3).terms->refuse, "ip:::1");
     cr_assert_str_eq(a.name, "a");
     cr_assert_str_eq(a.listen->items[0].text, "h:1");
-    cr_assert_str_eq(a.terms->proxy_from, "10.0.0.1");
+    cr_assert_str_eq(a.terms->proxy_from, "::1");
     cr_assert_str_eq(b.name, "b");
     free(changes);
     conf_free(merged);

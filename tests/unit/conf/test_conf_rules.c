@@ -35,6 +35,7 @@ static const struct conf_option fruit_options[] = {
      .max = 20,
      .initial = "",
      .secret = true,
+     .reloadable = true,
      .help = "What is inside."},
     {.name = "ripe",
      .type = CONF_TOGGLE,
@@ -271,7 +272,7 @@ Test(rules, of_the_new_file_are_taken_by_a_reload)
 {
     struct conf *old = load_sound("[headgate]\nthreads = 2\n[fruit:a]\n[fruit:b]\n");
     struct conf *fresh = load_sound("[headgate]\nthreads = 3\n[fruit:b]\nsecret_seed = new\n[fruit:c]\n");
-    struct conf *merged = conf_merge_reloadable(old, fresh);
+    struct conf *merged = merge_conf(old, fresh, sections);
 
     conf_free(old);
     conf_free(fresh);

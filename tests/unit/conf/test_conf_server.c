@@ -142,10 +142,10 @@ Test(conf_server, reload)
                                 "[server:a]\nlisten = h:5\nupstream = h:10\nthreads = 2\nmax_clients = 9\n"
                                 "[listener:l]\nlisten = h:7\nserver = c\n"
                                 "[rule:new]\nservers = c a\n[rule:all]\n");
-    struct conf *merged = conf_merge_reloadable(old, fresh);
+    struct conf *merged = merge_conf(old, fresh, sections);
     char *changes = conf_format("%s", "");
 
-    conf_restart_only_changes(old, fresh, collect, &changes);
+    conf_restart_only_changes(merged, fresh, collect, &changes);
     cr_assert_str_eq(changes, "[server:b];[server:a] upstream;[listener:l] server;[server:c];", "%s", changes);
     cr_assert_eq(conf_server_count(merged), 3);
     const struct conf *first = conf_server_at(merged, 0), *b = conf_server_at(merged, 1),
@@ -172,10 +172,10 @@ Test(conf_server, whether_headgate_is_one_stays)
 {
     struct conf *old = loaded("[server:a]\nlisten = h:1\nupstream = h:2\n");
     struct conf *fresh = loaded("[headgate]\nlisten = h:3\n[server:a]\nlisten = h:1\nupstream = h:2\n");
-    struct conf *merged = conf_merge_reloadable(old, fresh), *back = conf_merge_reloadable(fresh, old);
+    struct conf *merged = merge_conf(old, fresh, sections), *back = merge_conf(fresh, old, sections);
     char *changes = conf_format("%s", "");
 
-    conf_restart_only_changes(old, fresh, collect, &changes);
+    conf_restart_only_changes(merged, fresh, collect, &changes);
     cr_assert_str_eq(changes, "listen;whether [headgate] is a server itself;", "%s", changes);
     cr_assert_eq(conf_server_count(merged), 1);
     cr_assert_eq(conf_server_count(back), 2);
