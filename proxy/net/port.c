@@ -274,18 +274,13 @@ static bool is_that_file(const struct port_file *file, const struct stat *status
 
 /* The file has its mode from its first moment on: behind the name there may be another one in the next. The umask is
  * that of all threads, of which no other one makes files. */
-static bool bind_with_mode(int fd, const struct sockaddr_un *address, mode_t mode)
-{
-    mode_t before = umask(~mode & (S_IRWXU | S_IRWXG | S_IRWXO));
-    bool is_bound = bind(fd, (const struct sockaddr *)address, sizeof *address) == 0;
-
-    (void)umask(before);
-    return is_bound;
-}
-
 static bool listen_at(struct port *port, const struct sockaddr_un *address, mode_t mode)
 {
-    if (!bind_with_mode(port->fd, address, mode)) {
+    mode_t before = umask(~mode & (S_IRWXU | S_IRWXG | S_IRWXO));
+    bool is_bound = bind(port->fd, (const struct sockaddr *)address, sizeof *address) == 0;
+
+    (void)umask(before);
+    if (!is_bound) {
         return false;
     }
     if (!remember_file(port, address->sun_path)) {

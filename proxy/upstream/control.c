@@ -18,7 +18,7 @@ struct call {
     struct profile *profile; /* while it is sent: who it concerns, or NULL */
     int64_t database;
     int64_t since_us;            /* when the connection was made that the answer comes over */
-    redisReader *reader;         /* has what has come of the reply; NULL: nothing, or not all of it */
+    redisReader *reader;         /* has what has come of the reply, up to REPLY_MAX */
     size_t reply_bytes;          /* that have come */
     const struct script *script; /* NULL: no script, or the retry */
     uint32_t redirects;
@@ -28,14 +28,6 @@ struct call {
     size_t *lengths;
 };
 
-static void forget_reply(struct call *call)
-{
-    if (call->reader != NULL) {
-        redisReaderFree(call->reader);
-        call->reader = NULL;
-    }
-}
-
 static void call_free(struct call *call)
 {
     for (int i = 0; i < call->argument_count; i++) {
@@ -43,7 +35,7 @@ static void call_free(struct call *call)
     }
     free(call->arguments);
     free(call->lengths);
-    forget_reply(call);
+    redisReaderFree(call->reader);
     call->control->under_way--;
     free(call);
 }
@@ -60,13 +52,10 @@ static void on_bytes(struct run *run, const char *data, size_t length)
     struct call *call = run->owner;
 
     call->since_us = run->lane->ready_us;
-    if (call->reader == NULL && call->reply_bytes == 0) {
-        call->reader = redisReaderCreate();
-    }
     call->reply_bytes += length;
-    if (call->reader != NULL &&
-        (call->reply_bytes > REPLY_MAX || redisReaderFeed(call->reader, data, length) != REDIS_OK)) {
-        forget_reply(call);
+    if (call->reply_bytes <= REPLY_MAX) {
+        /* It remembers that memory was short. */
+        (void)redisReaderFeed(call->reader, data, length);
     }
 }
 
@@ -107,10 +96,8 @@ static void refuse_reply(struct call *call)
     uint64_t more;
 
     if (log_limiter_take(&call->control->refusals, reactor_now(call->control->reactor), &more)) {
-        log_warning("control",
-                    "Redis has answered a command of Headgate's own by %zu bytes, more than are taken: as an error "
-                    "(%llu more since the last line)",
-                    call->reply_bytes, (unsigned long long)more);
+        log_warning("control", "Redis has answered a command of Headgate's own by %zu bytes, more than are taken",
+                    call->reply_bytes);
     }
     call_failed(call, "Redis' reply is too large");
 }
@@ -126,8 +113,6 @@ static void on_answered(struct run *run)
     run_give(call->control->runs, run);
     if (call->reply_bytes > REPLY_MAX) {
         refuse_reply(call);
-    } else if (call->reader == NULL) {
-        call_failed(call, "out of memory");
     } else {
         take_reply(call);
     }
@@ -266,12 +251,14 @@ static void call_send_arguments(struct call *call, int count, const char **argum
 static struct call *call_new(struct control *control, control_callback *callback, void *context)
 {
     struct call *call = calloc(1, sizeof *call);
+    redisReader *reader = call != NULL ? redisReaderCreate() : NULL;
 
-    if (call == NULL) {
+    if (reader == NULL) {
+        free(call);
         callback(context, NULL, "out of memory");
         return NULL;
     }
-    *call = (struct call){.control = control, .callback = callback, .context = context};
+    *call = (struct call){.control = control, .callback = callback, .context = context, .reader = reader};
     control->under_way++;
     return call;
 }
@@ -337,7 +324,6 @@ static void send_whole_script(struct call *call)
 
     call->script = NULL;
     call->reply_bytes = 0;
-    forget_reply(call);
     stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_SCRIPT_LOADS, 1);
     send_script(call, "EVAL", script->text, script->length);
 }

@@ -72,20 +72,15 @@ def test_the_retry_is_only_one(fake, make_headgate):
     assert asked == [b"EVALSHA", b"EVAL"]
 
 
-@pytest.mark.parametrize(
-    "reply, reason",
-    ((b"*%d\r\n" % (8 << 20) + b":1\r\n" * (8 << 20), "more than are taken"),
-     (b"*3000\r\n" + b"$1\r\nx\r\n" * 3000, "Redis lists 3000 commands, more than any has")),
-    ids=("bytes", "names"),
-)  # fmt: skip
-def test_a_list_of_commands_that_is_too_long_is_an_error(fake, make_headgate, reply, reason):
+@pytest.mark.parametrize("count, name, reason", ((8 << 20, b":1\r\n", "more than are taken"), (3000, b"+x\r\n", "3000 commands")))
+def test_a_list_of_commands_that_is_too_long_is_an_error(fake, make_headgate, count, name, reason):
     """Read, it would take 20 times its bytes, and hold up everybody."""
-    fake.answers["COMMAND"] = always(reply)
+    fake.answers["COMMAND"] = always(b"*%d\r\n" % count + name * count)
     headgate = make_headgate(fake.url)
     headgate.await_log(reason)
     with headgate.connect() as client:
         assert client("PING") == PONG
-    assert (control(headgate)["control_errors_total"] > 0) == (len(reply) > 1 << 20)
+    assert (control(headgate)["control_errors_total"] > 0) == (reason == "more than are taken")
     assert headgate.peak_rss() < (64 << 20) + sanitizer_overhead()
 
 
