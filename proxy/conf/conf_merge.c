@@ -72,6 +72,13 @@ static bool listens(const struct conf_rule *rule)
     return rule->section == &conf_section_listener || rule->section == &conf_section_server;
 }
 
+/* Whether the rules of that section, with their order, stay as they were: one that comes, goes or means others would
+ * undo what of them waits. */
+static bool waits_as_a_whole(const struct turn *turn, const struct conf_section *section)
+{
+    return section->options[0].waits_with != NULL && waits_with(turn, &turn->old, &section->options[0]).length > 0;
+}
+
 /* ---- what is told of it ---- */
 
 struct telling {
@@ -102,7 +109,8 @@ void conf_restart_only_changes(const struct conf *merged, const struct conf *fre
         const struct conf_rule *now = conf_rule_find(&turn.fresh, rule);
         for (size_t i = 0; now != NULL && i < rule->section->option_count; i++) {
             const struct conf_option *option = &rule->section->options[i];
-            if (!conf_value_equal(option, rule->values, now->values)) {
+            bool is_of_all = option->reach == CONF_REACH_PROCESS && rule != &turn.old;
+            if (!is_of_all && !conf_value_equal(option, rule->values, now->values)) {
                 tell(&telling, rule, option->name, option->reloadable ? waits_with(&turn, rule, option) : slice_of(""));
             }
         }
@@ -142,14 +150,15 @@ static void keep(const struct turn *turn, struct conf_rule *to, const struct con
     }
 }
 
-/* Of the sections that listen those of old, in their order, as rules has them if it does. Takes the list of rules. */
-static struct conf_rule *keep_listening(const struct conf_rule *old, struct conf_rule *rules)
+/* Of the sections that listen those of old, in their order, as rules has them if it does; of those that wait as a whole
+ * those of old. Takes the list of rules. */
+static struct conf_rule *keep_sections(const struct turn *turn, struct conf_rule *rules)
 {
     struct conf_rule **end = &rules, *from_file = NULL;
 
     while (*end != NULL) {
         struct conf_rule *rule = *end;
-        if (listens(rule)) {
+        if (listens(rule) || waits_as_a_whole(turn, rule->section)) {
             *end = rule->next;
             rule->next = from_file;
             from_file = rule;
@@ -157,9 +166,10 @@ static struct conf_rule *keep_listening(const struct conf_rule *old, struct conf
             end = &rule->next;
         }
     }
-    for (; old != NULL; old = old->next) {
-        if (listens(old)) {
-            const struct conf_rule *now = conf_rule_find(from_file, old);
+    for (const struct conf_rule *old = turn->old.next; old != NULL; old = old->next) {
+        bool stays = waits_as_a_whole(turn, old->section);
+        if (listens(old) || stays) {
+            const struct conf_rule *now = stays ? NULL : conf_rule_find(from_file, old);
             *end = conf_rule_copy(now != NULL ? now : old);
             end = &(*end)->next;
         }
@@ -174,7 +184,7 @@ struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *ne
     const struct turn turn = turn_of(old, new_conf);
     struct conf *merged = conf_clone(new_conf);
 
-    merged->rules = keep_listening(old->rules, merged->rules);
+    merged->rules = keep_sections(&turn, merged->rules);
     merged->serves = old->serves;
     struct conf_rule first = sections_of(merged);
     for (struct conf_rule *rule = &first; rule != NULL; rule = rule->next) {

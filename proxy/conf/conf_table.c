@@ -26,8 +26,10 @@
 #define FIELD(field) .name = #field, .offset = offsetof(struct conf, field)
 
 /* What passwords of the admin port stand by, and what is said of TLS to all who connect. */
-#define WITH_ADMIN "admin http unix_socket_mode"
+#define WITH_ADMIN "admin http"
 #define WITH_CLIENTS "listen* admin*"
+/* Where they are said, and who uses them without giving any. */
+#define WITH_CREDENTIALS "upstream listen*"
 
 static const char *const pool_words[] = {"shared", "session", NULL};
 static const char *const cross_slot_words[] = {"refuse", "split", NULL};
@@ -97,14 +99,14 @@ const struct conf_option conf_options[] = {
          "The Redis server that all requests go to. sentinel://host:26379,host:26379/NAME: the master of that name,\n"
          "which these sentinels know, wherever it goes; sentinels:// with TLS. docs/topology.md says more."},
     {FIELD(upstream_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .waits_with = "upstream",
+     .reloadable = true, .waits_with = WITH_CREDENTIALS,
      .help = "The ACL user as which Headgate authenticates on behalf of clients that do not do so themselves.\n"
              "Empty: the default user. Needs upstream_password."},
     {FIELD(upstream_password), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .waits_with = "upstream", .secret = true,
+     .reloadable = true, .waits_with = WITH_CREDENTIALS, .secret = true,
      .help = "The password for it. Empty: Headgate does not authenticate, and clients do so themselves if Redis asks."},
     {FIELD(upstream_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .waits_with = "upstream", .secret = true, .fills = "upstream_password",
+     .reloadable = true, .waits_with = WITH_CREDENTIALS, .secret = true, .fills = "upstream_password",
      .help = "The file that holds it, alone on its line, in place of upstream_password."},
     {FIELD(sentinel_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
      .reloadable = true, .waits_with = "upstream",

@@ -37,7 +37,10 @@ struct identity_options {
 #define PEER_EXPECTED "uid: and gid: with a number or a name, with blanks or commas between them"
 #define USER_EXPECTED "globs of users, with blanks or commas between them"
 
-#define FIELD(field) .name = #field, .offset = offsetof(struct identity_options, field), .reloadable = true
+/* Who is meant, and as whom: half of a change would have clients of an address that goes be somebody else. */
+#define FIELD(field)                                                                                                   \
+    .name = #field, .offset = offsetof(struct identity_options, field), .reloadable = true,                            \
+    .waits_with = "upstream* listen*"
 
 static const struct conf_option option_table[] = {
     {FIELD(certificate), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
@@ -51,14 +54,13 @@ static const struct conf_option option_table[] = {
     {FIELD(user), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
      .help = "By the user that it gave by AUTH and that Redis took: globs. Who gave none is none of these, not even\n"
              "of *."},
-    {FIELD(upstream_user), .waits_with = "upstream*", .type = CONF_STRING, .max = SECRET_MAX, .initial = "",
+    {FIELD(upstream_user), .type = CONF_STRING, .max = SECRET_MAX, .initial = "",
      .help = "The ACL user as which Headgate authenticates on behalf of these clients, in place of the one of\n"
              "[headgate]. Needs upstream_password. Not with user."},
-    {FIELD(upstream_password), .waits_with = "upstream*", .type = CONF_STRING, .max = SECRET_MAX, .initial = "",
-     .secret = true, .help = "The password for it. Empty: these clients are to Redis who all others are."},
-    {FIELD(upstream_password_file), .waits_with = "upstream*", .type = CONF_FILE, .max = SECRET_MAX, .initial = "",
-     .secret = true, .fills = "upstream_password",
-     .help = "The file that holds it, alone on its line, in place of upstream_password."},
+    {FIELD(upstream_password), .type = CONF_STRING, .max = SECRET_MAX, .initial = "", .secret = true,
+     .help = "The password for it. Empty: these clients are to Redis who all others are."},
+    {FIELD(upstream_password_file), .type = CONF_FILE, .max = SECRET_MAX, .initial = "", .secret = true,
+     .fills = "upstream_password", .help = "The file that holds it, alone on its line, in place of upstream_password."},
 };
 
 /* ---- words ---- */
