@@ -466,11 +466,12 @@ def send_until_read(meter, client, *command):
 
 def test_what_waits_behind_others_has_waited(meter):
     """Each from when it came itself, not from when something came last."""
-    client = connect(meter)
-    client.request("SET", "probe:hold:600:x", "1")
+    client, other = connect(meter), connect(meter)
+    client.request("SET", "probe:wait:x", "1")
     for name in ("GET", "STRLEN", "EXISTS"):
         send_until_read(meter, client, name, "x")
         time.sleep(0.1)
+    assert other("GET", "probe:release:x") == OK
     client.read_many(4)
     took = {sample["name"]: sample["took"] / 1e6 for sample in meter.read()}
     assert took["get"] >= took["strlen"] + 0.1 >= took["exists"] + 0.2
@@ -478,9 +479,11 @@ def test_what_waits_behind_others_has_waited(meter):
 
 def test_much_that_waits_for_long(meter):
     """More reads than there are marks of a ms: their times are kept apart, within a part of the wait."""
-    client = connect(meter)
-    client.request("SET", "probe:hold:4000:x", "1")
+    client, other = connect(meter), connect(meter)
+    client.request("SET", "probe:wait:x", "1")
     sent = [send_until_read(meter, client, "STRLEN", "x") for _ in range(150)]
+    time.sleep(0.3)
+    assert other("GET", "probe:release:x") == OK
     client.read_many(151)
     end = time.monotonic()
     took = [sample["took"] / 1e6 for sample in meter.read() if sample["name"] == "strlen"]
