@@ -47,6 +47,17 @@ static bool awaits_restart(const struct turn *turn, const struct conf_rule *old,
     return false;
 }
 
+/* Whether it is a new password of the same user at Redis: who connects is nobody else by it. */
+static bool is_rotation(const struct turn *turn, const struct conf_rule *old, const struct conf_option *option)
+{
+    bool is_server = old->section == &conf_section_headgate || old->section == &conf_section_server;
+    const struct conf_rule *fresh = is_server ? conf_rule_find(&turn->fresh, old) : NULL;
+    const struct conf *before = old->values, *now = fresh != NULL ? fresh->values : NULL;
+
+    return now != NULL && strncmp(option->name, "upstream_password", 17) == 0 && *before->upstream_password != '\0' &&
+           *now->upstream_password != '\0' && strcmp(before->upstream_user, now->upstream_user) == 0;
+}
+
 /* The option with which a reloadable one waits for a restart; empty: it is taken over. */
 static struct slice waits_with(const struct turn *turn, const struct conf_rule *old, const struct conf_option *option)
 {
@@ -57,6 +68,9 @@ static struct slice waits_with(const struct turn *turn, const struct conf_rule *
         bool is_of_any = name.data[name.length - 1] == '*';
         const struct conf_rule *at = is_of_any ? &turn->old : old, *end = is_of_any ? NULL : old->next;
         name.length -= is_of_any;
+        if (is_of_any && is_rotation(turn, old, option)) {
+            continue;
+        }
         for (; at != end; at = at->next) {
             if (awaits_restart(turn, at, name)) {
                 return name;

@@ -146,14 +146,16 @@ Test(conf_server, reload)
     char *changes = conf_format("%s", "");
 
     conf_restart_only_changes(merged, fresh, collect, &changes);
-    cr_assert_str_eq(changes, "[server:b];[server:a] upstream;[listener:l] server;[server:c];", "%s", changes);
+    cr_assert_str_eq(changes,
+                     "upstream_password (with listen);[server:b];[server:a] upstream;[listener:l] server;[server:c];",
+                     "%s", changes);
     cr_assert_eq(conf_server_count(merged), 3);
     const struct conf *first = conf_server_at(merged, 0), *b = conf_server_at(merged, 1),
                       *a = conf_server_at(merged, 2);
     cr_assert_str_eq(conf_server_name(b), "b");
     cr_assert_str_eq(conf_server_name(a), "a");
     cr_assert_eq(first->upstream_wait, 7000);
-    cr_assert_str_eq(first->upstream_password, "");
+    cr_assert_str_eq(first->upstream_password, "s3cret", "who comes is who he was, as long as all listen");
     cr_assert_eq(a->upstream_wait, 7000);
     cr_assert_eq(a->max_clients, 9);
     cr_assert_str_eq(a->upstream.text, "h:6");

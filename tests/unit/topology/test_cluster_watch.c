@@ -47,17 +47,17 @@ static void on_request(struct bufferevent *connection, void *context)
     size_t length = (size_t)evbuffer_copyout(input, request, sizeof(request) - 1);
 
     request[length] = '\0';
-    if (strstr(request, "INFO") == NULL || node->manner == HANGS)
+    if (strstr(request, "NODES") == NULL || node->manner == HANGS)
         return;
     evbuffer_drain(input, length);
     node->asked++;
     snprintf(info, sizeof(info), "cluster_state:ok\r\ncluster_current_epoch:%u\r\ncluster_my_epoch:1\r\n", node->epoch);
     if (node->manner == WANTS_PASSWORD && strstr(request, "$6\r\nsesame\r\n") == NULL)
-        snprintf(reply, sizeof(reply), "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n");
+        snprintf(reply, sizeof(reply), "-NOAUTH a\r\n-NOAUTH b\r\n-NOAUTH c\r\n");
     else if (node->manner == BABBLES)
         snprintf(reply, sizeof(reply), "HTTP/1.1 400 Bad Request\r\n");
     else
-        snprintf(reply, sizeof(reply), "%s%s$%zu\r\n%s\r\n", node->manner == WANTS_PASSWORD ? "+OK\r\n" : "",
+        snprintf(reply, sizeof(reply), "%s%s$%zu\r\n%s\r\n$0\r\n\r\n", node->manner == WANTS_PASSWORD ? "+OK\r\n" : "",
                  node->slots, strlen(info), info);
     bufferevent_write(connection, reply, strlen(reply));
 }
