@@ -186,6 +186,7 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     held->awaits_map = is_unknown && !(there.ask && there.is_unknown);
     held->pauses = kind == REDIRECT_LATER || is_unknown || held->redirects >= REDIRECTS_AT_ONCE;
     held->there = there;
+    held->owner = held->awaits_map ? cluster_way_of(ways, there.slot) : NULL;
     held->is_doubtful = is_doubtful;
     held->is_refuted = false;
     held->asked = from;

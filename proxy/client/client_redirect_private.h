@@ -30,6 +30,8 @@ struct held {
     bool is_refuted;      /* … and has not said so; or no other node can do it: the error is the reply */
     bool was_asked;       /* with ASKING, as the request was */
     const struct cluster_way *asked;
+    const struct cluster_way
+        *owner;           /* of the slot of `there`, while the map is awaited: as it was then; compared only */
     struct run *question; /* under way; NULL: none is */
     uint32_t redirects;
     int64_t since_us; /* when it was redirected first */

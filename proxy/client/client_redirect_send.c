@@ -33,6 +33,7 @@ static bool on_question_redirected(struct run *run, struct slice error, struct s
     if (cluster_redirect_parse(error, &there)) {
         held->awaits_map = cluster_way_redirect(client->service->cluster, held->asked, &there) == NULL;
         held->there = there;
+        held->owner = cluster_way_of(client->service->cluster, there.slot);
         held->asks = there.ask && !held->awaits_map;
         held->is_refuted = false;
     }
@@ -227,7 +228,7 @@ static bool awaits_map(struct client *client, struct held *held)
     if (!held->awaits_map) {
         return false;
     }
-    bool has_moved = !held->there.ask && cluster_way_of(ways, held->there.slot) != held->asked;
+    bool has_moved = !held->there.ask && cluster_way_of(ways, held->there.slot) != held->owner;
     bool is_found = has_moved || cluster_way_redirect(ways, NULL, &held->there) != NULL;
     held->asks = is_found && held->there.ask;
     held->redirects += is_found;

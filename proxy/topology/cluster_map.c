@@ -348,14 +348,15 @@ void cluster_map_add_masters(struct cluster_map *map, struct slice reply)
     char why[CLUSTER_WHY_MAX];
     struct building building = {.map = map, .capacity = map->node_count, .why = why};
     bool by_name = map->nodes[0].targets.count == 0;
-    struct cluster_redirect place;
+    struct cluster_redirect place = {0};
     struct told_node told;
     struct slice lines;
 
     if (!resp_element_next_text(&reply, &lines)) {
         return;
     }
-    while (lines.length > 0) {
+    /* Each is looked for among all. */
+    for (size_t i = 0; i < 2 * CLUSTER_NODES_MAX && lines.length > 0; i++) {
         bool is_read = read_master(cluster_redirect_take_part(&lines, '\n'), by_name, &place, &told);
         int16_t number = is_read ? find_or_add(&building, &told, true) : CLUSTER_NOBODY;
         if (number != CLUSTER_NOBODY) {

@@ -244,21 +244,39 @@ static void note_lost(struct cluster_ways *ways, int16_t before)
 
 /* ---- redirects ---- */
 
-/* The way to a node that the map has. No other address is believed, as the error may be of a module's making, which
- * says what a client has told it to say; and whoever is there would be told passwords. */
+/* The node that the map has at that address. Before the first map, when it was waited for too long, a seed: somebody may
+ * not be let know who has which slots. No other address is believed, as the error may be of a module's making, which
+ * says what a client has told it to say; and whoever is there would be told passwords. False: it is none. */
+static bool find_node(const struct cluster_ways *ways, const char *host, uint16_t port,
+                      struct connection_targets *targets)
+{
+    if (ways->map == NULL) {
+        return ways->gave_up && ways->find_seed(ways->context, host, port, targets);
+    }
+    int16_t place = cluster_map_find(ways->map, host, port);
+    if (place == CLUSTER_NOBODY) {
+        return false;
+    }
+    *targets = ways->map->nodes[place].targets;
+    const struct sockaddr *first = (const struct sockaddr *)(const void *)&targets->items[0].address;
+    return targets->count == 0 || !ways->is_own(ways->context, first);
+}
+
 static struct cluster_way *meet(struct cluster_ways *ways, const char *host, uint16_t port)
 {
-    int16_t place = ways->map != NULL ? cluster_map_find(ways->map, host, port) : CLUSTER_NOBODY;
-    struct cluster_way *way = place != CLUSTER_NOBODY ? cluster_way_at(ways, host, port) : NULL;
+    struct connection_targets targets;
+    bool is_node = find_node(ways, host, port, &targets);
+    struct cluster_way *way = is_node ? cluster_way_at(ways, host, port) : NULL;
 
-    if (way != NULL) {
-        use(ways, way);
-    } else if (place != CLUSTER_NOBODY) {
-        const struct connection_targets *targets = &ways->map->nodes[place].targets;
-        const struct sockaddr *first = (const struct sockaddr *)(const void *)&targets->items[0].address;
-        bool is_own = targets->count > 0 && ways->is_own(ways->context, first);
-        way = is_own ? NULL : way_new(ways, host, port, targets);
+    if (way == NULL) {
+        return is_node ? way_new(ways, host, port, &targets) : NULL;
     }
+    if (way->targets.count == 0 && targets.count > 0) {
+        /* Its name was found out since. */
+        way->targets = targets;
+        upstream_set_targets(way->upstream, &targets);
+    }
+    use(ways, way);
     return way;
 }
 
@@ -432,6 +450,7 @@ struct cluster_ways *cluster_ways_new(const struct cluster_ways_parts *parts, co
     ways->made_us = reactor_now(parts->reactor);
     ways->lost = parts->lost;
     ways->is_own = parts->is_own;
+    ways->find_seed = parts->find_seed;
     ways->context = parts->context;
     ways->settings = *settings;
     for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {

@@ -50,6 +50,7 @@ struct cluster_ways {
     void (*map_came)(void *context);
     void (*lost)(void *context, const char *why, uint64_t requests);
     bool (*is_own)(void *context, const struct sockaddr *address);
+    bool (*find_seed)(void *context, const char *host, uint16_t port, struct connection_targets *targets);
     void *context;
 };
 
@@ -66,6 +67,8 @@ struct cluster_ways_parts {
     upstream_lost_callback *lost; /* as upstream_tell_losses() */
     /* Whether that is Headgate's own address. */
     bool (*is_own)(void *context, const struct sockaddr *address);
+    /* Whether that is a seed, which is no name; where it is. */
+    bool (*find_seed)(void *context, const char *host, uint16_t port, struct connection_targets *targets);
     void *context;
 };
 

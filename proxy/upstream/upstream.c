@@ -10,7 +10,6 @@
 
 /* How long an unused lane keeps the name of its last client. */
 #define NAME_PATIENCE_US ((int64_t)1000000)
-/* How often another server is tried again with credentials that it has refused. */
 
 /* ---- what lanes tell ---- */
 

@@ -53,7 +53,7 @@ void worker_set_targets(struct worker *worker, const struct connection_targets *
 /* The master is somewhere else, by that name, or nowhere: upstream_move(). */
 void worker_move(struct worker *worker, const struct connection_targets *targets, const char *host);
 
-/* Its ways to other servers than the one, for the messages that are for these (worker_cluster.h). */
+/* Its ways to nodes and replicas, for the messages that are for these (worker_cluster.h). */
 struct worker_cluster *worker_nodes(struct worker *worker);
 
 /* Closes each client as soon as nothing of it is under way. */

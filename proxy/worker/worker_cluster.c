@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool worker_cluster_is_wanted(const struct conf *conf)
 {
@@ -87,6 +88,19 @@ static bool is_own(void *context, const struct sockaddr *address)
     return conf_own_address(cluster->conf, address) != NULL;
 }
 
+static bool find_seed(void *context, const char *host, uint16_t port, struct connection_targets *targets)
+{
+    const struct worker_cluster *cluster = context;
+    const struct conf_address *upstream = &cluster->conf->upstream;
+
+    for (size_t i = 0; i < upstream->seed_count; i++) {
+        if (upstream->seeds[i].port == port && strcmp(upstream->seeds[i].host, host) == 0) {
+            return connection_resolve_numeric(&upstream->seeds[i], targets);
+        }
+    }
+    return false;
+}
+
 static void on_lost(void *context, const char *why, uint64_t requests)
 {
     const struct worker_cluster *cluster = context;
@@ -107,6 +121,7 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
         .map_came = on_map_came,
         .lost = on_lost,
         .is_own = is_own,
+        .find_seed = find_seed,
         .context = cluster,
     };
 

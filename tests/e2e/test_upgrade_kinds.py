@@ -1,4 +1,4 @@
-"""What clients have and see over an upgrade: figures of [latency], keys at other servers, identities, TLS, streams."""
+"""What clients have and see over an upgrade: figures of [latency], identities, TLS, streams."""
 
 import pytest
 
