@@ -244,9 +244,9 @@ static void note_lost(struct cluster_ways *ways, int16_t before)
 
 /* ---- redirects ---- */
 
-/* The node that the map has at that address. Before the first map, when it was waited for too long, a seed: somebody may
- * not be let know who has which slots. No other address is believed, as the error may be of a module's making, which
- * says what a client has told it to say; and whoever is there would be told passwords. False: it is none. */
+/* The node that the map has at that address. Before the first map, when it was waited for too long, a seed: somebody
+ * may not be let know who has which slots. No other address is believed, as the error may be of a module's making,
+ * which says what a client has told it to say; and whoever is there would be told passwords. False: it is none. */
 static bool find_node(const struct cluster_ways *ways, const char *host, uint16_t port,
                       struct connection_targets *targets)
 {
