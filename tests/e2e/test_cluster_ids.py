@@ -167,6 +167,15 @@ class Told:
         return known.get(arguments[1].upper(), lambda: b"-ERR nobody asks for that\r\n")()
 
 
+def test_who_may_not_know_the_map_is_sent_on_to_seeds(cluster, make_headgate):
+    for node in cluster.nodes:
+        node.tell("ACL", "SETUSER", "hg", "on", ">word", "~*", "&*", "+@all", "-cluster")
+    user = {"upstream_user": "hg", "upstream_password": "word"}
+    client = make_headgate(cluster.url("cluster"), upstream_wait="1s", **user).connect()
+    for node in cluster.masters:
+        assert client("SET", key_in(cluster.slots_of(node)), "v") == OK
+
+
 GLOBAL_RULE = "[limit:all]\ncommands = set\nper = all\nlimit = 100\nwindow = 1m\nscope = global\non_error = allow\n"
 
 
@@ -180,7 +189,7 @@ def test_who_is_none_of_the_cluster_is_not_met(fake, make_headgate, pool, word):
     for name in ("EVALSHA", "EXISTS", "SSUBSCRIBE"):
         fake.answers[name] = always(b"-" + error + b"\r\n")
     hasty = launch(make_headgate, f"cluster://{fake.url}", pool, GLOBAL_RULE, upstream_wait="400ms")
-    for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"), ("SSUBSCRIBE", "a")):
+    for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"), ("PUBLISH", "a", "x"), ("SSUBSCRIBE", "a")):
         for resp in (2, 3):
             with hasty.connect() as client:
                 client("HELLO", resp)
