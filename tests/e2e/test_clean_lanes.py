@@ -83,7 +83,8 @@ def verify_victims(headgate, redis):
 @pytest.mark.parametrize("pipelined", (True, False))
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_nothing_is_left_for_the_next(renamed, make_headgate, opening, pipelined):
-    headgate = make_headgate(renamed, pool="shared", exclusive_idle=64)
+    # Whoever has logged in by another name than AUTH is not logged in again, and waits for that.
+    headgate = make_headgate(renamed, pool="shared", exclusive_idle=64, upstream_wait="1s")
     for follow_up in FOLLOW_UPS:
         with headgate.connect() as attacker:
             attacker.send(opening + follow_up if pipelined else opening)

@@ -193,7 +193,7 @@ def _is_served(several, name, context):
 def test_a_name_that_leads_to_another_server_is_refused(make_headgate, redis, tmp_path):
     """What no file shows: the loop would be found when the descriptors have gone."""
     names = Names(tmp_path)
-    several = Several(make_headgate, {"cache": redis}, start=False)
+    several = Several(make_headgate, {"cache": redis}, start=False, upstream_wait="1s")
     names.set("elsewhere.test", "127.0.0.1")
     several.redis["looped"], several.ports["looped"] = f"elsewhere.test:{several.ports['cache']}", free_port()
     several.write("")

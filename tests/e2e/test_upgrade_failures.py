@@ -208,7 +208,7 @@ def test_a_drain_ends_the_upgrade_that_is_under_way(make_line):
     order = line.order_later()
     children = wait_for(line.children, 30, "the new process")
     with line.headgate.admin() as admin:
-        assert admin("DRAIN") == 0
+        wait_for(lambda: admin("DRAIN") == 0, 20, "the end of the harness' own client")
         _, errors = order.communicate(timeout=60)
         assert order.returncode == 1 and "DRAIN has taken the process out of service" in errors
         assert not is_alive(children[0])

@@ -347,6 +347,9 @@ class Headgate(Server):
             "reconnect_min": "20ms",
             "reconnect_max": "200ms",
             "drain_timeout": "1s",
+            # On a busy machine a process may be left waiting for longer than the usual 3 and 5 seconds.
+            "upstream_wait": "20s",
+            "connect_timeout": "20s",
             **(both_sides() if self.speaks_tls else {}),
             **options,
         }

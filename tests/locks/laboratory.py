@@ -143,6 +143,9 @@ class Laboratory:
                 # Connections of one program come to both threads; with pool = session all is in one.
                 threads = 2 if self.pool == "shared" else 1
                 self.headgate = Headgate(self.redis, pool=self.pool, threads=threads, start=False)
+                self.socket = self.headgate.directory / "socket"
+                listen = f"{self.headgate.options['listen']}, unix:{self.socket}"
+                self.headgate.write_config(**({"listen": listen} if self.library.unix else {}))
                 self.headgate.write_rules(self.rule)
                 self.headgate.start()
             # Their logs have nothing to do with the failures of others that run beside this one.
@@ -167,7 +170,8 @@ class Laboratory:
 
     def _start(self, name):
         server = self.headgate or self.redis
-        return Program(self.library.command(*server.address), server.directory / name)
+        address = (str(self.socket), 0) if self.library.unix else server.address
+        return Program(self.library.command(*address), server.directory / name)
 
     def _end(self):
         try:

@@ -77,6 +77,7 @@ class Library:
     rival: bool = True  # others may try to take it and fail
     heals: bool = False  # it has no time to live unless Headgate gives it one
     brief: bool = False  # an older version of one that goes through all tests
+    unix: bool = False  # it comes by a Unix socket
     rule: dict = dataclasses.field(default_factory=dict)  # what its rule needs
 
     def command(self, host, port):
@@ -132,7 +133,8 @@ LIBRARIES = [
     Library("redsync", GO, "redsync"),
     Library("redislock", GO, "redislock", extends=True),
     Library("go-redis", GO, "go-redis"),
-    Library("rslock", RUST, "rslock", extends=True),
+    # It closes its connection with the reply. Of TCP it is told by then whose that was on an idle machine only.
+    Library("rslock", RUST, "rslock", extends=True, unix=True),
     Library("laravel", PHP, "laravel"),
     Library("symfony", PHP, "symfony", symfony),
     redisson("4.7.0", "lock", reentrant=True),

@@ -1,4 +1,4 @@
-//! Locks in Rust: HOST PORT LIBRARY. The protocol is told in tests/locks/programs.py.
+//! Locks in Rust: HOST PORT LIBRARY, where the host may be the path of a Unix socket. The protocol is told in tests/locks/programs.py.
 
 use rslock::{Lock, LockError, LockManager};
 use std::collections::HashMap;
@@ -6,7 +6,8 @@ use std::io::BufRead;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let address = format!("redis://{}:{}", arguments[1], arguments[2]);
+    let is_unix = arguments[1].starts_with('/');
+    let address = if is_unix { format!("unix://{}", arguments[1]) } else { format!("redis://{}:{}", arguments[1], arguments[2]) };
     assert_eq!(arguments[3], "rslock");
 
     // rslock makes a connection for each of its commands. This one stands for the rest of the application: without it
