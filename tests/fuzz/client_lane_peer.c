@@ -375,7 +375,9 @@ static void note_request(struct peer *peer, const char *text)
      * closing.
      */
     bool is_refused = strcmp(text, "DECR k") == 0 || strchr(text, '!') != NULL;
-    bool is_unheard = (peer->reference.silent || peer->reference.skip_next) && peer->reference.resp == 2;
+    bool is_silent = peer->reference.silent || peer->reference.skip_next;
+    peer->unsaid = peer->unsaid || (is_silent && strncmp(text, "HELLO", 5) == 0);
+    bool is_unheard = is_silent && (peer->reference.resp == 2 || peer->unsaid);
     peer->tunnelled =
         peer->tunnelled || (peer->transacted && (is_subscription || is_reply_mode)) || (is_subscription && is_unheard);
     peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || (is_refused && peer->tunnelled);

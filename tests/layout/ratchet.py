@@ -10,8 +10,8 @@ FIGURES = {
     "lines of C in proxy/ and policies/": 92430,
     "lines of tests": 116449,
     "words of documentation": 111868,
-    "fields of struct client": 107,
-    "files of the largest circle within a folder, callbacks included": 32,
+    "fields of struct client": 105,
+    "files of the largest circle within a folder, callbacks included": 30,
 }
 
 C = {".c", ".h", ".inc"}
