@@ -454,8 +454,10 @@ static enum look look_on(struct peer_finder *finder, uid_t uid, struct place *pl
 static bool take_turn(struct peer_finder *finder, uint64_t inode, int64_t now)
 {
     struct search *search = &finder->search;
+    /* To open the directory again is worth a slice that gets somewhere. */
+    int64_t least_us = search->inode == inode ? CREDIT_MAX_US / 2 : 0;
 
-    if (credit(finder, now) <= 0 ||
+    if (credit(finder, now) <= least_us ||
         (search->inode != 0 && search->inode != inode && now - search->asked_us < SEARCH_PATIENCE_US)) {
         return false;
     }

@@ -152,6 +152,7 @@ def test_children_that_come_and_go_beside_locks_of_their_parent(make_shared, red
         await_owner(headgate, key, program)
     program.kill()
     await_gone(redis, *keys)
+    await_keys(headgate, [])
     assert counter(headgate, "owner_gone_total") == 9 and not losses(headgate)
 
 

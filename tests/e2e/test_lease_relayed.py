@@ -66,5 +66,6 @@ def test_a_connection_for_each_client_shows_that_he_lives(make_shared, redis, si
     await_lease(headgate, "lock:a")
     client.reset()
     await_left(redis, "lock:a")
+    await_keys(headgate, [])
     assert counters(headgate)["owner_gone_total"] == 1
     assert WARNING not in headgate.log()
