@@ -57,7 +57,8 @@ def run_sequences(world, seed, count=SEQUENCES, most=5):
 
 
 def world_with(renamed=None):
-    return World(renamed={renamed: other_name(renamed)} if renamed else None)
+    # Who has logged in by another name than AUTH is not logged in again, and waits for that.
+    return World(renamed={renamed: other_name(renamed)}, upstream_wait="3s") if renamed else World()
 
 
 RENAMED = sorted(OF_RENAMED)
