@@ -107,10 +107,10 @@ def test_publish_and_subscribe(connect):
     pubsub = client.pubsub()
     pubsub.subscribe("a", "b")
     pubsub.psubscribe("n.*")
-    assert [pubsub.get_message(timeout=5)["type"] for _ in range(3)] == ["subscribe", "subscribe", "psubscribe"]
+    assert [pubsub.get_message(timeout=20)["type"] for _ in range(3)] == ["subscribe", "subscribe", "psubscribe"]
     client.publish("a", "1")
     client.publish("n.x", "2")
-    messages = [pubsub.get_message(timeout=5) for _ in range(2)]
+    messages = [pubsub.get_message(timeout=20) for _ in range(2)]
     assert [(message["type"], message["data"]) for message in messages] == [("message", b"1"), ("pmessage", b"2")]
     pubsub.unsubscribe()
     pubsub.punsubscribe()
@@ -120,9 +120,9 @@ def test_publish_and_subscribe(connect):
 
 def test_the_lock(connect):
     client, other = connect(), connect()
-    with client.lock("lock", timeout=5):
-        assert not other.lock("lock", timeout=5).acquire(blocking=False)
-    assert other.lock("lock", timeout=5).acquire(blocking=False)
+    with client.lock("lock", timeout=60):
+        assert not other.lock("lock", timeout=60).acquire(blocking=False)
+    assert other.lock("lock", timeout=60).acquire(blocking=False)
 
 
 def test_blocking(connect):
@@ -198,9 +198,9 @@ def test_asyncio(target):
             assert await pipeline.set("a", 1).incr("a").execute() == [True, 2]
         pubsub = client.pubsub()
         await pubsub.subscribe("channel")
-        assert (await pubsub.get_message(timeout=5))["type"] == "subscribe"
+        assert (await pubsub.get_message(timeout=20))["type"] == "subscribe"
         await client.publish("channel", "m")
-        assert (await pubsub.get_message(timeout=5))["data"] == b"m"
+        assert (await pubsub.get_message(timeout=20))["data"] == b"m"
         await pubsub.close()
         pop = asyncio.create_task(client.blpop("list", timeout=5))
         await asyncio.sleep(0.1)

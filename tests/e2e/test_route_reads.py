@@ -26,7 +26,7 @@ def make(group, make_headgate):
     """A Headgate with those rules, all replicas of which are fit."""
 
     def start(rules, reads="master", **options):
-        options = {"read_own_writes": "0", "upstream_wait": "20s", **options}
+        options = {"read_own_writes": "0", "sentinel_timeout": "20s", **options}
         headgate = make_headgate(group.url, start=False, reads=reads, **options)
         headgate.write_rules(rules)
         headgate.start()
@@ -160,13 +160,14 @@ def test_who_may_only_read_replicas_waits_for_one_and_others_do_not(make_headgat
         own.await_agreement()
         rules = route("cache", keys="cache:*", reads="prefer-replica") + route("strict", keys="strict:*", reads="replica")
         headgate = make_headgate(
-            own.url, start=False, read_own_writes="0", upstream_wait="60s", sentinel_check="100ms", sentinel_timeout="1s"
+            own.url, start=False, read_own_writes="0", upstream_wait="200s", sentinel_check="100ms", sentinel_timeout="20s"
         )
         headgate.write_rules(rules)
         headgate.start()
         others = replicas(own)
         await_fit(headgate, others)
         client, strict = headgate.connect(), headgate.connect()
+        strict.socket.settimeout(200)  # sentinels take their time to make replicas of them again
         assert client.pipeline([("GET", "cache:1"), ("GET", "strict:1")]) == [None, None]
         for server in others:
             server.kill()
@@ -188,7 +189,7 @@ def test_who_may_only_read_replicas_waits_for_one_and_others_do_not(make_headgat
 
 
 def test_reload_takes_effect(group, make, make_headgate):
-    headgate = make_headgate(group.url, read_own_writes="0")
+    headgate = make_headgate(group.url, read_own_writes="0", sentinel_timeout="20s")
     client = headgate.connect()
     assert who_reads(group, client, "GET", "cache:1") == "master"
     reload(headgate, route("cache", keys="cache:*", reads="prefer-replica"), client)
@@ -203,7 +204,7 @@ def test_reload_takes_effect(group, make, make_headgate):
 
 def test_only_the_servers_that_it_names_have_it(group, make_headgate):
     port = free_port()
-    headgate = make_headgate(group.url, start=False, read_own_writes="0")
+    headgate = make_headgate(group.url, start=False, read_own_writes="0", sentinel_timeout="20s")
     headgate.write_rules(
         f"[server:second]\nlisten = 127.0.0.1:{port}\nupstream = {group.url}\n"
         + route("cache", keys="cache:*", reads="prefer-replica", servers="default")
@@ -295,7 +296,8 @@ def calls(node, command):
 @pytest.mark.parametrize("threads", (1, 4))
 def test_before_a_cluster(cluster, make_headgate, threads):
     headgate = make_headgate(
-        cluster.url(), start=False, threads=threads, sentinel_check="100ms", read_own_writes="0", upstream_wait="60s"
+        cluster.url(), start=False, threads=threads, read_own_writes="0", upstream_wait="60s", sentinel_check="100ms",
+        sentinel_timeout="20s",
     )
     headgate.write_rules(route("cache", keys="*:cache", reads="prefer-replica") + route("s", keys="*:strict", reads="replica"))
     headgate.start()

@@ -102,6 +102,7 @@ def test_without_an_address_of_its_own_it_is_none(make_several):
 def test_ping_asks_a_server_that_there_is(make_several):
     """Not at the address that [headgate] would have, where another Headgate may be."""
     several = make_several(("cache", "queue"), upstream_wait="100ms")
+    wait_for(lambda: several.stat("upstream_up") == 1, what="Redis to be reached")
     result = run_headgate("--ping", "-c", several.headgate.config_path)
     assert (result.returncode, result.stdout) == (0, "+PONG\n"), result.stderr
     several.redis["cache"].kill()
@@ -193,7 +194,7 @@ def _is_served(several, name, context):
 def test_a_name_that_leads_to_another_server_is_refused(make_headgate, redis, tmp_path):
     """What no file shows: the loop would be found when the descriptors have gone."""
     names = Names(tmp_path)
-    several = Several(make_headgate, {"cache": redis}, start=False, upstream_wait="1s")
+    several = Several(make_headgate, {"cache": redis}, start=False, own={"looped": {"upstream_wait": "1s"}})
     names.set("elsewhere.test", "127.0.0.1")
     several.redis["looped"], several.ports["looped"] = f"elsewhere.test:{several.ports['cache']}", free_port()
     several.write("")
@@ -211,7 +212,9 @@ def test_a_name_that_leads_to_another_server_is_refused(make_headgate, redis, tm
 
 @pytest.mark.threads
 def test_one_whose_redis_hangs_harms_no_other(make_several):
-    several = make_several(upstream_wait="100ms", upstream_reply_timeout="1s", connect_timeout="300ms")
+    bounds = {"upstream_wait": "100ms", "upstream_reply_timeout": "1s", "connect_timeout": "300ms"}
+    several = make_several(own={"queue": bounds})
+    wait_for(lambda: several.stat("upstream_up") == 1, what="all to be reached")
     stuck, other = several.connect("queue"), several.connect("cache")
     assert stuck("PING") == PONG and other("PING") == PONG
     with Stopped(several.redis["queue"]):
@@ -338,7 +341,7 @@ class RedLock:
         self.clients = {name: several.connect(name) for name in MASTERS}
         self.token = token
         for client in self.clients.values():
-            client.socket.settimeout(3)
+            client.socket.settimeout(20)
 
     def each(self, *command):
         """What the masters that can be reached say; they are asked one after the other."""
@@ -366,7 +369,8 @@ class RedLock:
 def test_a_redlock_of_five_masters_of_which_one_dies(make_several, end):
     """By one Headgate, whose leases watch over the lock on each. The lock is one process's throughout; it can be taken
     and given back while one master is dead, or hangs, and when it has come back without what it knew."""
-    several = make_several(MASTERS, lease(), upstream_wait="200ms", upstream_reply_timeout="500ms", connect_timeout="200ms")
+    bounds = {"upstream_wait": "200ms", "upstream_reply_timeout": "500ms", "connect_timeout": "200ms"}
+    several = make_several(MASTERS, lease(), own={"m2": bounds})
     mine, other = RedLock(several, "mine"), RedLock(several, "other")
     assert mine.acquire("lock:red")
     assert not other.acquire("lock:red")
@@ -439,7 +443,8 @@ def test_what_is_shown_of_each(make_several):
     counted = [several.stat("requests_total", name) for name in NAMES]
     assert counted == [1, 2, 3]
     assert several.stat("requests_total") == 6
-    assert sorted(line["server"] for line in lines_of(several, "CLIENTS")) == sorted(NAMES)
+    # Who waited for the start has to be gone.
+    wait_for(lambda: sorted(line["server"] for line in lines_of(several, "CLIENTS")) == sorted(NAMES), what="one of each")
     numbers = [line["id"] for line in lines_of(several, "CLIENTS")]
     assert len(set(numbers)) == 3, "no two clients of the process have one number"
     assert {line["server"] for line in lines_of(several, "LANES")} == set(NAMES)
@@ -489,7 +494,8 @@ def test_one_server_is_shown_as_it_always_was(make_headgate, redis):
         for verb in ("CLIENTS", "LANES", "STATS", "LEASES", "LIMITS"):
             assert b"server=" not in admin(verb) and b"servers:" not in admin(verb)
         assert b"upstream:" in admin("STATS")
-        assert admin("SERVER", "default", "LANES") == admin("LANES")
+        # They say for how many seconds a lane was idle.
+        wait_for(lambda: admin("SERVER", "default", "LANES") == admin("LANES"), what="the same answer")
     assert "[default]" not in headgate.log()
 
 

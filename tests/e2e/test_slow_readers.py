@@ -1,5 +1,7 @@
 """Clients that do not keep up with their replies have lanes of their own, and share again when they have caught up."""
 
+import socket
+
 import pytest
 
 from harness.admin import stats
@@ -37,6 +39,9 @@ def clients(redis, make_headgate):
     with redis.connect() as look:
         assert look("SET", "huge", b"v" * (16 * MEBIBYTE)) == OK
     clients = [headgate.connect() for _ in range(CLIENTS)]
+    for client in clients:
+        # Otherwise the kernel might come to take all of it, as they read so much.
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
     fall_behind(headgate, clients)
     for client in clients:
         assert len(client.read()) == 16 * MEBIBYTE

@@ -130,9 +130,9 @@ def test_a_worker_that_hangs_is_told_by_silence(redis, make_headgate, manager):
     os.waitpid(worker, 0x40000000)
     # What it had answered before may be on its way.
     time.sleep(0.5)
-    heard = manager.count("WATCHDOG")
     with headgate.admin() as admin:
         assert admin("PING") == PONG, "the main thread goes on"
+    heard = manager.count("WATCHDOG")
     time.sleep(2)
     assert manager.count("WATCHDOG") == heard
     ptrace(PTRACE_DETACH, worker)

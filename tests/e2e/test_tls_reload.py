@@ -228,7 +228,7 @@ def test_verification_that_is_switched_on_by_a_reload(make_redis, make_headgate)
     wrong = certificates().wrong_host
     redis = make_redis("--tls-cert-file", wrong.certificate, "--tls-key-file", wrong.key, tls=True)
     headgate = make_headgate(redis.tls_url, upstream_ca=certificates().ca, upstream_verify="off", upstream_wait="300ms")
-    assert headgate.connect()("SET", "k", "v") == OK
+    wait_for(lambda: headgate.told("SET", "k", "v") == OK, what="the first lane")
     headgate.write_config(upstream_verify="on")
     assert reload(headgate) == OK
     with redis.connect() as direct:

@@ -5,7 +5,9 @@ import threading
 import pytest
 
 from harness import tls
-from harness.resp import PONG, Closed, encode, wait_for
+from harness.admin import await_empty
+from harness.global_limits import Stopped
+from harness.resp import OK, PONG, Closed, encode, wait_for
 from harness.servers import BINARY
 
 
@@ -97,13 +99,13 @@ def test_the_end_waits_for_no_handshake(make_tls):
 def test_replies_that_are_due_are_sent_at_the_end(make_tls, redis):
     headgate = make_tls(drain_timeout="20s")
     client = headgate.connect()
-    with redis.connect() as direct:
-        direct("SET", "large", "x" * 100_000)
-        direct("CLIENT", "PAUSE", 1500, "ALL")
+    assert client("SET", "large", "x" * 100_000) == OK
+    with Stopped(redis):
         client.send(encode("GET", "large") * 50)
         client.assert_silent()
         headgate.signal(15)
-        assert client.read_many(50) == [b"x" * 100_000] * 50
+        headgate.await_log("draining")
+    assert client.read_many(50) == [b"x" * 100_000] * 50
     assert client.socket.read_close_notify()
     assert headgate.wait() == 0
 
@@ -111,6 +113,7 @@ def test_replies_that_are_due_are_sent_at_the_end(make_tls, redis):
 def test_a_client_too_many(make_tls):
     """It learns nothing more than that it is closed, or Redis' own error; those who are there do not notice."""
     headgate = make_tls(max_clients=5)
+    await_empty(headgate)
     clients = [headgate.connect() for _ in range(5)]
     assert [client("PING") for client in clients] == [PONG] * 5
     for _ in range(10):

@@ -154,6 +154,7 @@ def test_random_pipelines(make, threads, seed):
             for _ in range(20):
                 asked = [model.ask(chance) for _ in range(chance.choice((1, 2, 7, 16, 100)))]
                 assert client.pipeline([request for request, _ in asked]) == [reply for _, reply in asked]
+    wait_for(lambda: count(headgate, "latency", "samples_total") >= model.requests, what="samples")
     assert_counts(headgate, "deny", rejected_total=model.denied, observed_total=model.observed)
     assert_counts(headgate, "limit", admitted_total=2 * model.limited, refused_total=0)
     assert_counts(headgate, "lease", acquired_total=model.acquired, released_total=model.released)

@@ -442,6 +442,7 @@ def test_without_a_password_yet(make_redis, make_headgate):
 def test_who_opted_in_outlives_redis(redis, make_headgate):
     """It has cached nothing that could be stale. What could not be sent is said anew to the next connection."""
     headgate = make_headgate(redis, pool="shared", upstream_wait="300ms")
+    wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="Headgate to reach Redis")
     client = opted_in(headgate)
     assert client("SET", "k", 1) == OK
     until_shared(headgate)
@@ -507,6 +508,7 @@ def test_who_was_refused_caching_may_leave_it(make_sidecar):
 def test_caching_that_redis_was_away_for(redis, make_headgate):
     """What comes behind it when Redis is back would not be told of; what was given up with it is over."""
     headgate = make_headgate(redis, pool="shared", lanes=1, upstream_wait="200ms", access_check="1d")
+    wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="Headgate to reach Redis")
     client = opted_in(headgate)
     assert client("GET", "k") is NULL
     until_shared(headgate)

@@ -245,13 +245,14 @@ def test_a_hand_over_that_is_not_understood(words):
     """Nothing of another version brings it down: it says so, and ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
+        # It ends at the first one that it does not understand.
+        for word in words:
+            ours.send(word)
         process = subprocess.Popen(
             [BINARY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
             env={**child_environment(), "HEADGATE_UPGRADE_FD": str(theirs.fileno())},
         )  # fmt: skip
         theirs.close()
-        for word in words:
-            ours.send(word)
         ours.shutdown(socket.SHUT_WR)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "headgate: no upgrade: " in errors

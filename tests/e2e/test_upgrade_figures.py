@@ -146,5 +146,6 @@ def test_counters_do_not_run_back_when_the_new_process_crashes(make_line, make_s
     scraper.end()
     stayers.end()
     assert scraper.faults == [] and stayers.faults == []
-    assert counts(line.headgate)["incr"] >= sum(stayers.turns) + 3 * 2000
+    least = sum(stayers.turns) + 3 * 2000
+    wait_for(lambda: counts(line.headgate)["incr"] >= least, 30, f"{least} in {counts(line.headgate)}")
     stayers.leave()

@@ -123,7 +123,7 @@ def test_a_log_file_is_that_users(redis, make_headgate, directory):
     os.chmod(headgate.directory, 0o755)
     headgate.start()
     assert log.stat().st_uid == UID
-    assert "root is given up" in log.read_text()
+    wait_for(lambda: "root is given up" in log.read_text(), what="root to be given up")
     log.rename(directory / "log.1")
     headgate.signal(signal.SIGHUP)
     wait_for(lambda: log.exists() and "reloaded" in log.read_text(), what="the new log")

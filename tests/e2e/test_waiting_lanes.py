@@ -5,9 +5,9 @@ died, so each is answered as by one Redis that took its time, in order, and noth
 
 import pytest
 
-from harness.admin import await_end_seen, await_outage
+from harness.admin import await_end_seen
 from harness.cluster import Cluster, tag_of
-from harness.resp import NIL_ARRAY, NULL, OK, PONG, QUEUED, Closed, Map, Push, encode
+from harness.resp import NIL_ARRAY, NULL, OK, PONG, QUEUED, Closed, Map, Push, encode, wait_for
 from harness.sentinel import Group
 
 # Slots of the first of three masters, and one of another.
@@ -108,8 +108,9 @@ def test_behind_sentinels(make_headgate, pool):
     try:
         headgate = make_headgate(group.url, pool=pool, upstream_wait="200s")
         headgate.await_log("connected to Redis")
-        group.master().kill()
-        await_outage(headgate)
+        lost = group.master()
+        lost.kill()
+        await_end_seen(headgate, lost.port)
         waiting = list(clients_of(headgate, "a", "b", "c"))
         waiting.append(Waiting(headgate).ask((("SELECT", 3), OK), (("SET", "k", 3), OK), (("GET", "k"), b"3")))
         waiting.append(Waiting(headgate).ask((("GET", "k"), None), (("SELECT", 3), OK), (("EXISTS", "other"), 0)))
@@ -136,7 +137,7 @@ def test_a_transaction_whose_node_stays_away_ends_its_client(make_headgate, pool
         headgate.await_log("3 of them masters with slots")
         key, other = (f"{{{tag_of(slot)}}}k" for slot in (SLOT, OTHER_SLOT))
         client = headgate.connect()
-        assert client("SET", other, 1) == OK
+        wait_for(lambda: client("SET", other, 1) == OK, what="its node to be reached")
         lost = cluster.owner(SLOT)
         lost.kill()
         await_end_seen(headgate, lost.cluster_address[1])
@@ -147,4 +148,4 @@ def test_a_transaction_whose_node_stays_away_ends_its_client(make_headgate, pool
         with pytest.raises((Closed, OSError)):
             client("INCR", other)
         with headgate.connect() as another:
-            assert another("GET", other) == b"1"
+            wait_for(lambda: another("GET", other) == b"1", what="the value of before")

@@ -32,7 +32,7 @@ class Five:
             for name in MASTERS:
                 self.redis[name] = Redis()
             bounds = {"upstream_wait": "200ms", "upstream_reply_timeout": "1s", "connect_timeout": "500ms"}
-            self.several = Several(Headgate, self.redis, f"{RULE}ttl = {LEASE}ms\n{rule}", **bounds)
+            self.several = Several(Headgate, self.redis, f"{RULE}ttl = {LEASE}ms\n{rule}", own={"m2": bounds})
             mine = [*self.redis.values(), self.several.headgate]
             Server.running[:] = [other for other in Server.running if other not in mine]
         except BaseException:

@@ -66,7 +66,7 @@ def busy():
 def play(headgate, stopping):
     with headgate.connect() as client, headgate.connect() as holder:
         client("CLIENT", "SETNAME", "<b>greedy</b>")
-        holder("SET", "lock:" + NASTY, "token", "NX", "PX", "3000")
+        holder("SET", "lock:" + NASTY, "token", "NX", "PX", "30000")
         client("EVAL", "for i = 1, 3e6 do end", "0")
         client("SET", NASTY, "x" * 20000)
         while not stopping.wait(0.05):
@@ -280,7 +280,8 @@ def test_several_servers(browser, make_headgate, make_redis, size):
     try:
         show(browser, size)
         open_page(browser, several.headgate)
-        assert text(browser, "#state") == "ready" and "cache, queue" in text(browser, "#where")
+        wait_for(lambda: text(browser, "#state") == "ready", what="the state")
+        assert "cache, queue" in text(browser, "#where")
         rows = "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
         for name, line in zip(("cache", "queue"), browser.execute_script(rows, "#servers-table"), strict=True):
             assert str(servers[name].port) in line[0] and line[2] == "up" and line[-1] == name
