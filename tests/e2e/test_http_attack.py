@@ -16,8 +16,7 @@ PATHS = ("/", "/metrics", "/stats.json", "/counters.json")
 
 
 def raw(headgate):
-    client = socket.create_connection(("127.0.0.1", headgate.http_port), timeout=TIMEOUT)
-    return client
+    return socket.create_connection(("127.0.0.1", headgate.http_port), timeout=TIMEOUT)
 
 
 def rest_of(client):

@@ -21,7 +21,7 @@ limit = 1
 window = 1h
 action = observe
 """
-LEASES = "[lease:jobs]\nkeys = lock:*\nmax_hold = 1h\n"
+LEASES = "[lease:jobs]\nkeys = lock:*\nrenew = 1/100\nmax_hold = 1h\n"
 
 
 def shown(headgate, **options):
@@ -65,7 +65,7 @@ def test_leases(started, redis, threads):
     headgate = started(redis, LEASES, threads=threads)
     holders = [headgate.connect() for _ in range(3)]
     for number, holder in enumerate(holders):
-        assert holder("SET", f"lock:{number}", "me", "NX", "PX", 6000) == OK
+        assert holder("SET", f"lock:{number}", "me", "NX", "PX", 30_000) == OK
 
     def count(name, rule="jobs"):
         return int(shown(headgate).get(f'headgate_lease_rule_{name}{{rule="{rule}"}}', 0))

@@ -22,7 +22,7 @@ def rules(latency="", counters="", events="", limits=""):
     for name, numbers in LIMITS.items():
         text += f"[limit:{name}]\nkeys = {name}\ncommands = incr\nscope = global\nper = all\non_error = deny\n"
         text += f"decision_timeout = 30s\n{numbers}{limits}"
-    return text + "[lease:locks]\nkeys = lock:*\n"
+    return text + "[lease:locks]\nkeys = lock:*\nrenew = 1/100\n"
 
 
 def use_everything(headgate):
@@ -30,7 +30,7 @@ def use_everything(headgate):
     client = headgate.connect()
     for name in LIMITS:
         assert admitted([client("INCR", name) for _ in range(4)], name) == 2
-    assert client("SET", "lock:a", "token", "NX", "EX", "3") == OK
+    assert client("SET", "lock:a", "token", "NX", "EX", "30") == OK
     wait_for(lambda: int(stats(headgate, "lease")["lease_renewals_total"]) > 0, 30, "a renewal")
     await_report(headgate, "incr", 12)
     wait_for(lambda: "incr" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed")

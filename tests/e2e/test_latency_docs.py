@@ -77,10 +77,11 @@ def test_reading_with_redis_cli(shell):
             break
     total, count = float(words[words.index("sum") + 1]), int(words[words.index("count") + 1])
     assert GETS <= count <= shell.measured and 0 < total
-    assert count < shell.measured or total / count == pytest.approx(float(report["mean"]), abs=0.001)
-    assert float(words[words.index("max") + 1]) == pytest.approx(float(report["max"]))
-    # REPORT never says more than the greatest, which a bucket's middle may be.
-    assert float(words[-1]) == pytest.approx(float(report["p99"]), rel=0.045)
+    if count == shell.measured:
+        assert total / count == pytest.approx(float(report["mean"]), abs=0.001)
+        assert float(words[words.index("max") + 1]) == pytest.approx(float(report["max"]))
+        # REPORT never says more than the greatest, which a bucket's middle may be.
+        assert float(words[-1]) == pytest.approx(float(report["p99"]), rel=0.045)
 
 
 def test_the_rights_that_are_named_are_enough(redis, make_headgate):

@@ -5,9 +5,10 @@ import signal
 
 import pytest
 
+from harness.admin import send_and_await
 from harness.latency import ON, ask, await_report, counter, interfaces, on_record
 from harness.relay import PLACES, Relay
-from harness.resp import Closed, Error, wait_for
+from harness.resp import Closed, Error, encode, wait_for
 from harness.rules import launch
 
 
@@ -105,17 +106,19 @@ def test_a_headgate_that_comes_back_adds_to_what_is_there(redis, make_headgate):
 @pytest.mark.threads
 def test_a_drain_flushes_what_comes_until_the_end(redis, make_headgate):
     """Clients that are still at work when it begins, on all workers."""
-    headgate = launch(make_headgate, redis, "shared", ON.replace("1s", "10m"), threads=2, drain_timeout="5s")
+    headgate = launch(make_headgate, redis, "shared", ON.replace("1s", "10m"), threads=2, drain_timeout="10s")
     clients = [headgate.connect() for _ in range(4)]
     for client in clients:
         client.pipeline([("GET", "k")] * 10)
-    clients[0].request("BLPOP", "list", 0)
+    request = encode("BLPOP", "list", 0)
     with redis.connect() as direct:
-        wait_for(lambda: b"blocked_clients:1" in direct("INFO", "clients"), what="the client to be blocked")
+        # The rest is waited for. Who is blocked is closed after half a second.
+        send_and_await(headgate, clients[0], request[:-3])
         headgate.signal(signal.SIGTERM)
         wait_for(clients[1].is_closed, what="idle clients to be closed")
         assert headgate.is_alive()
         direct("RPUSH", "list", "x")
+        clients[0].send(request[-3:])
         assert clients[0].read() == [b"list", b"x"]
         assert headgate.wait() == 0
     assert on_record(redis)["count"] == 40

@@ -22,6 +22,13 @@ def at(server, *options):
     return ON + "\n".join([f"upstream = {url}", *options]) + "\n"
 
 
+def launch_short(make_headgate, redis, rules, **options):
+    """Redis itself is reached by then: clients do not wait for it for long either."""
+    headgate = launch(make_headgate, redis, "shared", rules, **{**SHORT, **options})
+    wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="Redis to be reached")
+    return headgate
+
+
 def get(client, count):
     """The Redis of the clients answers, as it does without statistics."""
     for _ in range(count):
@@ -101,7 +108,7 @@ def test_it_is_let_go_when_nobody_needs_it(redis, make_redis, make_headgate):
 def test_it_is_down_at_the_start(redis, make_redis, make_headgate, database):
     server = make_redis()
     server.kill()
-    headgate = launch(make_headgate, redis, "shared", at(server, f"database = {database}"), **SHORT)
+    headgate = launch_short(make_headgate, redis, at(server, f"database = {database}"))
     client = headgate.connect()
     get(client, 20)
     await_failure(headgate)
@@ -117,7 +124,7 @@ def test_it_is_down_at_the_start(redis, make_redis, make_headgate, database):
 
 def test_it_is_killed_and_comes_back(redis, make_redis, make_headgate):
     server = make_redis()
-    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    headgate = launch_short(make_headgate, redis, at(server))
     client = headgate.connect()
     get(client, 10)
     await_report(headgate, "get", 10)
@@ -135,8 +142,7 @@ def test_it_is_killed_and_comes_back(redis, make_redis, make_headgate):
 def test_it_hangs(redis, make_redis, make_headgate):
     """What it was sent before it stopped it executes later; what was repeated meanwhile counts once."""
     server = make_redis()
-    options = {**SHORT, "upstream_reply_timeout": "5s"}
-    headgate = launch(make_headgate, redis, "shared", at(server), threads=2, **options)
+    headgate = launch_short(make_headgate, redis, at(server), threads=2, upstream_reply_timeout="5s")
     clients = [headgate.connect() for _ in range(2)]
     get(clients[0], 10)
     await_report(headgate, "get", 10)
@@ -157,7 +163,7 @@ def test_it_is_a_replica(redis, make_redis, make_headgate):
     client = headgate.connect()
     get(client, 7)
     await_failure(headgate)
-    assert "READONLY" in headgate.log()
+    headgate.await_log("READONLY")
     with server.connect() as direct:
         assert direct("REPLICAOF", "NO", "ONE") == OK
     get(client, 1)
@@ -168,7 +174,7 @@ def test_it_is_not_redis(redis, make_redis, make_headgate, fake):
     """It is tried again and again, which is logged once."""
     for command in ("HELLO", "CLIENT", "PING", "EVALSHA"):
         fake.answers[command] = lambda _lane, _arguments: b"HTTP/1.1 400 Bad Request\r\n\r\n"
-    headgate = launch(make_headgate, redis, "shared", at(fake), **SHORT)
+    headgate = launch_short(make_headgate, redis, at(fake))
     client = headgate.connect()
     get(client, 7)
     await_failure(headgate)
@@ -189,7 +195,7 @@ def test_it_answers_scripts_with_something_else(redis, make_redis, make_headgate
     client = headgate.connect()
     get(client, 7)
     await_failure(headgate)
-    assert "no answer to a script" in headgate.log()
+    headgate.await_log("no answer to a script")
     server = make_redis()
     reload(headgate, at(server), client)
     await_report(headgate, "get", 7)
@@ -201,7 +207,7 @@ def test_it_wants_a_password(redis, make_redis, make_headgate):
     client = headgate.connect()
     get(client, 3)
     await_failure(headgate)
-    assert "NOAUTH" in headgate.log()
+    headgate.await_log("NOAUTH")
     reload(headgate, at(server, "upstream_password = wrong"), client)
     get(client, 4)
     await_failure(headgate)
@@ -217,7 +223,7 @@ def test_it_wants_a_password(redis, make_redis, make_headgate):
 
 def test_a_password_that_is_wanted_no_more(redis, make_redis, make_headgate):
     server = make_redis("--requirepass", "secret")
-    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    headgate = launch_short(make_headgate, redis, at(server))
     client = headgate.connect()
     get(client, 3)
     await_failure(headgate)
@@ -280,7 +286,7 @@ def test_reloads_change_it(redis, make_redis, make_headgate):
 @pytest.mark.parametrize("number", (signal.SIGKILL, signal.SIGSTOP))
 def test_what_waits_goes_where_a_reload_says(redis, make_redis, make_headgate, number):
     server = make_redis()
-    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    headgate = launch_short(make_headgate, redis, at(server))
     client = headgate.connect()
     get(client, 3)
     await_report(headgate, "get", 3)
@@ -342,7 +348,7 @@ def test_a_drain_waits_for_what_was_there(redis, make_redis, make_headgate):
 
 def test_a_drain_flushes_to_it(redis, make_redis, make_headgate):
     server = make_redis()
-    headgate = launch(make_headgate, redis, "shared", at(server).replace("1s", "10m"), threads=2)
+    headgate = launch(make_headgate, redis, "shared", at(server).replace("1s", "10m"), threads=2, drain_timeout="10s")
     clients = [headgate.connect() for _ in range(4)]
     for client in clients:
         get(client, 5)

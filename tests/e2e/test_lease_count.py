@@ -325,7 +325,8 @@ def test_a_script_that_only_looks_changes_nothing(make_shared, redis):
     while time.monotonic() < deadline:
         assert client("EVAL", "return redis.call('pttl', KEYS[1])", 1, "lock:a") > 0, "it has run out"
         time.sleep(0.01)
-    time.sleep(0.5)
+    renewals = int(lease_of(headgate, "lock:a")["renewals"])
+    wait_for(lambda: int(lease_of(headgate, "lock:a")["renewals"]) > renewals + 1, what="two renewals")
     redis.connect()("DEL", "lock:a")
     await_keys(headgate, [])
     found = counters(headgate)
@@ -334,7 +335,7 @@ def test_a_script_that_only_looks_changes_nothing(make_shared, redis):
 
 def test_what_is_lost_is_counted_to_the_last(make_shared, redis):
     """Somebody deletes some of them behind Headgate's back, and the owner's release finds nothing, or the next owner."""
-    headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms"))
+    headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", renew=None))
     client, other, direct = headgate.connect(), headgate.connect(), redis.connect()
     for number in range(90):
         key = f"lock:{number}"

@@ -34,9 +34,7 @@ from harness.rules import reload
 
 def await_processes(headgate, keys):
     """The process of a connection can be found as long as that is there."""
-    wait_for(
-        lambda: all(lease_of(headgate, key)["owner"].startswith("process:") for key in keys), what="the processes to be found"
-    )
+    wait_for(lambda: all(lease_of(headgate, key)["owner"].startswith("process:") for key in keys), what="processes to be found")
 
 
 # ---- a holder that is gone ----
@@ -65,10 +63,7 @@ def test_the_locks_of_a_dead_client_are_released(make_shared, redis, end):
     for key in keys:
         take(client, key, ms=60_000)
     now = time.time()
-    assert transact(client, ("ZREMRANGEBYSCORE", "lock:sem", "-inf", now - 60), ("ZADD", "lock:sem", now, "id")) == [
-        0,
-        1,
-    ]
+    assert transact(client, ("ZREMRANGEBYSCORE", "lock:sem", "-inf", now - 60), ("ZADD", "lock:sem", now, "id")) == [0, 1]
     await_keys(headgate, [*keys, "lock:sem"])
     await_lease(headgate, "lock:sem")
     assert direct("SET", "lock:taken", "of another", "PX", 60_000) == OK
@@ -85,7 +80,7 @@ def test_the_locks_of_a_dead_client_are_released(make_shared, redis, end):
 
 
 def test_grace_is_waited_for(make_shared, redis, monitor):
-    options = {"grace": "1s"}
+    options = {"grace": "1s", "renew": None}
     headgate = make_shared(
         rule("expire", keys="lock:expire", **options)
         + rule("release", keys="lock:release", on_owner_gone="release", **options)
@@ -95,7 +90,6 @@ def test_grace_is_waited_for(make_shared, redis, monitor):
         take(client, key, ms=60_000)
     gone = time.monotonic()
     client.reset()
-    await_lease(headgate, "lock:release", "ownerless")
     await_gone(redis, "lock:release")
     assert time.monotonic() - gone > 0.8, "grace was cut short"
     await_keys(headgate, [])
@@ -151,9 +145,7 @@ def test_clients_that_die_in_the_middle(make_shared, redis):
     for key, client in clients.items():
         take(client, key)
     assert clients["lock:watch"]("WATCH", "lock:watch") == OK
-    clients["lock:multi"].pipeline(
-        [("MULTI",), ("DEL", "lock:multi"), ("SET", "lock:other", "t", "NX", "PX", LEASE_MS)]
-    )
+    clients["lock:multi"].pipeline([("MULTI",), ("DEL", "lock:multi"), ("SET", "lock:other", "t", "NX", "PX", LEASE_MS)])
     clients["lock:blocked"].request("BLPOP", "other:list", 0)
     time.sleep(0.1)
     for client in clients.values():
@@ -307,11 +299,11 @@ def test_databases(make, redis, monitor):
         assert direct("SELECT", 3) == OK
         assert 0 < direct("PTTL", "lock:a") <= LEASE_MS
         assert direct("EXISTS", "lock:b") == 0
+    wait_for(lambda: monitor.renewals("lock:a"), what="a renewal")
     assert other("FLUSHDB") == OK
     await_keys(headgate, ["lock:a"])
     assert client("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
     await_keys(headgate, [])
-    assert any("[3 lua]" in line for line in monitor.renewals("lock:a"))
     assert all("[3 lua]" in line for line in monitor.renewals("lock:a"))
 
 

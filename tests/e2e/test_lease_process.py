@@ -316,12 +316,8 @@ def test_many_short_lived_programs(make_shared, redis):
     """Each takes its lock and goes without a word: none is kept."""
     headgate = make_shared(rule(ttl="1s"))
     for number in range(25):
-        done = subprocess.run(
-            ["redis-cli", "-p", str(headgate.port), "SET", f"lock:{number}", "t", "NX", "PX", str(LEASE_MS)],
-            capture_output=True,
-            check=True,
-        )
-        assert done.stdout == b"OK\n"
+        command = ["redis-cli", "-p", str(headgate.port), "SET", f"lock:{number}", "t", "NX", "PX", str(LEASE_MS)]
+        assert subprocess.run(command, capture_output=True, check=True).stdout == b"OK\n"
     await_left(redis, *[f"lock:{number}" for number in range(25)])
     await_keys(headgate, [])
     assert not losses(headgate)

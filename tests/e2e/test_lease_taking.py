@@ -494,9 +494,7 @@ def test_a_transaction_that_was_aborted_takes_nothing(make, redis):
     client = headgate.connect()
     assert client("WATCH", "lock:watched") == OK
     assert redis.connect()("SET", "lock:watched", 1) == OK
-    replies = client.pipeline(
-        [("MULTI",), ("SET", "lock:a", "t", "NX", "PX", 60_000), ("SETNX", "lock:b", "t"), ("EXEC",)]
-    )
+    replies = client.pipeline([("MULTI",), ("SET", "lock:a", "t", "NX", "PX", 60_000), ("SETNX", "lock:b", "t"), ("EXEC",)])
     assert replies[-1] is None or replies[-1] is NIL_ARRAY
     time.sleep(0.3)
     assert keys_of(headgate) == set() and not counters(headgate)

@@ -146,9 +146,8 @@ def test_a_user_who_may_not_run_scripts(make_sidecar, make_redis, mode):
     redis = make_redis()
     with redis.connect() as client:
         assert client("ACL", "SETUSER", "sidecar", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval") == OK
-    headgate = make_sidecar(
-        shared("quota", limit=3, on_error=mode), redis, upstream_user="sidecar", upstream_password="secret"
-    )
+    rules = shared("quota", limit=3, on_error=mode)
+    headgate = make_sidecar(rules, redis, upstream_user="sidecar", upstream_password="secret")
     client = headgate.connect()
     replies = client.pipeline([("INCR", "n")] * 8)
     assert admitted(replies, "quota") == {"allow": 8, "deny": 0, "local": 3}[mode]
@@ -263,6 +262,7 @@ def test_local_counts_for_all_workers(make_sidecar, redis):
 def test_redis_gone_and_back_empty(make_sidecar, redis, kind, mode):
     """While it is gone on_error decides (and what is admitted finds no Redis); then another window begins."""
     headgate = make_sidecar(ALL_KINDS[kind](20, on_error=mode, decision_timeout="100ms"), upstream_wait="200ms")
+    wait_for(headgate.serves, what="Redis to be reached")
     client = headgate.connect()
     first = spend(client, count=10)
     redis.kill()

@@ -98,7 +98,7 @@ def test_state_is_small_however_large_the_limit(make_sidecar, redis):
     leased = make_sidecar(shared("b", limit=10**9, window="1s", accuracy="leased")).connect()
     for _ in range(10):
         assert spend(leased, count=1000, name="b") == 1000
-    assert redis.connect()("MEMORY", "USAGE", "headgate:hist:slots:b:all") <= 2048
+    assert (redis.connect()("MEMORY", "USAGE", "headgate:hist:slots:b:all") or 0) <= 2048
 
 
 def test_a_full_log_is_small(make_sidecar, redis):
