@@ -131,10 +131,11 @@ def test_blocking_commands(make, redis):
 
 def test_a_local_limit_takes_nothing_of_redis(make, redis):
     """Redis sees what is admitted and nothing else."""
-    headgate = make(rule(limit=5))
+    headgate = make(rule(limit=5), access_check=0)
     client = headgate.connect()
-    wait_for(lambda: stats(headgate, "control")["control_script_loads_total"] == "1", what="Headgate's own commands")
     assert client("PING") == PONG
+    wait_for(lambda: stats(headgate, "control")["control_script_loads_total"] == "1", what="Headgate's own commands")
+    wait_for(lambda: stats(headgate)["lanes_pooled"] != "0", what="the spare lane")
     with redis.connect() as direct:
         assert direct("CONFIG", "RESETSTAT") == OK
         assert spend(client, count=50) == 5
@@ -225,7 +226,7 @@ def test_who_leaves_frees_its_place(make):
     clients = [headgate.connect() for _ in range(100)]
     for client in clients:
         client.request("INCR", "n")
-    await_holds(headgate, 99)
+    await_holds(headgate, 95)  # on a busy machine some come when the funnel has leaked
     for client in clients:
         client.reset()
     await_empty(headgate)

@@ -196,7 +196,7 @@ def test_who_has_gone_before_it_is_looked_at_reads_as_nobody_elses(make_shared):
 
 def test_host_counts_each_sidecar_for_itself(make_sidecar):
     """With scope = global, and by the name that it is given, else by that of the machine."""
-    rules = rule(limit=4, per="host", scope="global")
+    rules = rule(limit=4, per="host", scope="global", decision_timeout="30s")
     named = [make_sidecar(rules, host_name=name) for name in ("web1", "web2", "web2")]
     clients = [headgate.connect() for headgate in named]
     assert [spend(client) for client in clients] == [4, 4, 0]

@@ -230,13 +230,19 @@ def test_slow_ones_are_told_again_with_their_heads(redis, pool, make_meter):
     client = connect(meter)
     assert client("SET", "quick", "1") == OK
     assert client("SET", "probe:hold:150:x", "value") == OK
-    wait_for(lambda: any(sample["what"] == "written" for sample in meter.read()), what="the slow one to be written")
-    quick, slow, written = meter.kept
+    # On a busy machine the quick one may be told of again, too.
+    wait_for(lambda: len(samples_of(meter, "probe:hold")) == 2, what="the slow one to be written")
+    quick, (slow, written) = samples_of(meter, "quick")[0], samples_of(meter, "probe:hold")
+    assert written["what"] == "written"
     assert quick["head"] == "*3..$3..SET..$5..quick..$1..1.."
     assert slow["head"] == "*3..$3..SET..$16..probe:hold:150:x..$5..value.." == written["head"]
     assert written["written"] >= 0 and written["took"] == slow["took"]
     assert client("SET", "y" * 1000, "1") == OK
     assert len(meter.read()[-1]["head"]) == 256
+
+
+def samples_of(meter, word):
+    return [sample for sample in meter.read() if word in sample["head"]]
 
 
 GATHERING = "[meter:all]\ngather = 200\n"
@@ -355,9 +361,12 @@ def test_what_was_noted_before_measuring_ended_is_forgotten(redis, make_meter):
     """A request waits for its lane while a reload ends measuring: later ones are measured as themselves again."""
     meter = make_meter(redis, pool="shared", asked="nothing")
     floods, client = [meter.connect() for _ in range(6)], connect(meter)
-    data = encode("SET", "big", "x" * 15000) * 1300
+    data, sent = encode("SET", "big", "x" * 15000) * 1300, []
 
     def waits():
+        # One that came before the lane was full has left.
+        client.send(encode("GET", "slow"))
+        sent.append(None)
         with meter.admin() as admin:
             lines = text(admin("CLIENTS")).splitlines()
         address = "addr=%s:%d " % client.socket.getsockname()
@@ -374,11 +383,10 @@ def test_what_was_noted_before_measuring_ended_is_forgotten(redis, make_meter):
     for sender in senders:
         sender.start()
     time.sleep(1)
-    client.send(encode("GET", "slow"))
     wait_for(waits, what="the request to wait")
     reload("")
     redis.signal(signal.SIGCONT)
-    assert client.read() is None
+    assert client.read_many(len(sent)) == sent
     for flood in floods:
         flood.read_many(1300)
     reload("[meter:all]\n")

@@ -98,7 +98,7 @@ def test_requests_under_way_on_the_shared_lane_are_lost_and_only_they(redis, mak
 
 def test_who_is_closed_by_redis_reads_why(redis, make_headgate, pool):
     """One line, however many there are; nothing of lanes on which nobody waited."""
-    headgate = make_headgate(redis, pool=pool)
+    headgate = make_headgate(redis, pool=pool, access_check=0)
     idle = headgate.connect()
     assert idle("PING") == PONG
     began = time.monotonic()
@@ -152,7 +152,7 @@ def test_waiting_requests_get_an_error_in_the_end(redis, make_headgate, pool):
 def test_so_do_pipelines_each_command_its_own(redis, make_headgate):
     headgate = make_headgate(redis, pool="shared", upstream_wait="300ms")
     client = headgate.connect()
-    assert client("PING") == PONG
+    wait_for(lambda: client("PING") == PONG, what="Redis to be there")
     redis.kill()
     await_outage(headgate)
     client.send(b"".join(encode("SET", "k", number) for number in range(100)))
@@ -166,8 +166,7 @@ def test_so_do_pipelines_each_command_its_own(redis, make_headgate):
 def test_who_has_sent_all_and_waits_for_a_lane_of_its_own_is_closed(redis, make_headgate, pool, requests):
     """The lane never comes; the client has ended its input, gets its errors, and keeps no descriptor."""
     headgate = make_headgate(redis, pool=pool, upstream_wait="200ms")
-    with headgate.connect() as client:
-        assert client("PING") == PONG
+    await_service(headgate)
     redis.kill()
     await_outage(headgate)
     client = headgate.connect()
@@ -182,7 +181,7 @@ def test_an_error_for_want_of_a_lane_leaves_no_state(redis, make_headgate):
     """BLPOP and SUBSCRIBE that were never sent are forgotten: what comes next takes the shared lane."""
     headgate = make_headgate(redis, pool="shared", upstream_wait="200ms")
     with headgate.connect() as client:
-        assert client("PING") == PONG
+        wait_for(lambda: client("PING") == PONG, what="Redis to be there")
         redis.kill()
         await_outage(headgate)
         for request in (("BLPOP", "k", 0), ("SUBSCRIBE", "c")):
@@ -198,7 +197,7 @@ def test_an_error_for_want_of_a_lane_leaves_no_state(redis, make_headgate):
 def connect_and_kill(redis, headgate, pool):
     """A client that has been served before Redis went away; in pool = session, where that one went with it, another."""
     client = headgate.connect()
-    assert client("PING") == PONG
+    wait_for(lambda: client("PING") == PONG, what="Redis to be there")
     redis.kill()
     await_outage(headgate)
     return headgate.connect() if pool == "session" else client
@@ -396,8 +395,8 @@ def test_a_hanging_redis_and_back(redis, make_headgate, pool):
 
 def test_a_redis_that_hangs_for_too_long(redis, make_headgate):
     headgate = make_headgate(redis, pool="shared", upstream_reply_timeout="500ms")
+    await_service(headgate)
     client = headgate.connect()
-    assert client("PING") == PONG
     redis.signal(signal.SIGSTOP)
     try:
         client.request("GET", "k")
@@ -408,7 +407,7 @@ def test_a_redis_that_hangs_for_too_long(redis, make_headgate):
 
 
 def test_blocking_commands_are_no_hanging_redis(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared", upstream_reply_timeout="300ms")
+    headgate = make_headgate(redis, pool="shared", upstream_reply_timeout="700ms")
     client = headgate.connect()
     assert elapsed(lambda: client("BLPOP", "none", "1")) >= 1
     assert client("PING") == PONG

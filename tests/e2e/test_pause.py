@@ -116,8 +116,7 @@ def test_a_transaction_is_held_at_its_end(make, redis):
 def test_it_ends_by_itself(make):
     headgate = make("")
     client = headgate.connect()
-    assert ask(headgate, "PAUSE", "300") == OK
-    assert elapsed(lambda: client("PING")) > 0.15
+    assert elapsed(lambda: (ask(headgate, "PAUSE", "300"), client("PING"))) > 0.15
     headgate.await_log("its time is over")
     assert count(headgate, "active") == 0
     assert ask(headgate, "PAUSE", "86400000", "WRITE") == OK
@@ -166,11 +165,12 @@ def test_what_is_held_of_a_client_that_has_gone_is_dropped(make, redis):
 def test_redis_does_so(redis):
     """Otherwise what is expected above would be wrong."""
     with redis.connect() as direct, redis.connect() as gone:
-        assert direct("CLIENT", "PAUSE", 400) == OK
+        assert direct("CLIENT", "PAUSE", 60_000, "WRITE") == OK
         gone.request("INCR", "n")
         gone.socket.shutdown(socket.SHUT_WR)
         with pytest.raises((Closed, ConnectionError)):
             gone.read()
+        assert direct("CLIENT", "UNPAUSE") == OK
         assert direct("GET", "n") is None
 
 

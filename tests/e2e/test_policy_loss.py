@@ -34,9 +34,11 @@ def test_redis_dies_while_a_request_is_held(redis, make_probe):
     probe = make_probe(redis, pool="shared")
     client = probe.connect()
     assert client("SET", "probe:hold:50:a", "1") == OK
-    client.send(encode("SET", "probe:hold:400:a", "2") + encode("GET", "probe:hold:0:a"))
+    client.send(encode("SET", "probe:wait:a", "2") + encode("GET", "probe:hold:0:a"))
     probe.await_counts(held=2, open=1)
     redis.restart()
+    with probe.connect() as other:
+        assert other("GET", "probe:release:a") == OK
     assert client.read_many(2) == [OK, None]
     client.close()
     probe.await_balance()
@@ -72,6 +74,7 @@ def test_a_held_request_in_a_transaction_is_lost_with_it(redis, pool, make_probe
 def test_redis_stays_away(redis, make_probe):
     probe = make_probe(redis, pool="shared", upstream_wait="200ms")
     client = probe.connect()
+    wait_for(lambda: client("ECHO", "here") == b"here", what="Redis to be there")
     assert client("PING") == PONG
     redis.kill()
     await_outage(probe)
@@ -144,7 +147,7 @@ def test_clients_die_with_requests_under_way(probe, redis):
 
 
 def test_a_held_client_is_not_idle(redis, pool, make_probe):
-    probe = make_probe(redis, pool=pool, client_idle_timeout="800ms")
+    probe = make_probe(redis, pool=pool, client_idle_timeout="1500ms")
     with probe.connect() as client:
         assert client("SET", "probe:hold:2000:a", "1") == OK
     probe.await_balance()

@@ -121,12 +121,15 @@ def test_while_subscribed_in_resp3(probe, client, redis):
     assert client("SUBSCRIBE", "news") == Push([b"subscribe", b"news", 1])
     assert client("GET", "probe:reply:a") == refused("probe:reply:a")
     publisher = redis.connect()
-    client.request("SET", "probe:hold:200:a", "1")
+    client.request("SET", "a", "probe:wait:a")
+    probe.await_counts(held=1)
     publisher("PUBLISH", "news", "while held")
     assert client.read() == Push([b"message", b"news", b"while held"])
+    with probe.connect() as other:
+        assert other("GET", "probe:release:a") == OK
     assert client.read() == OK
-    client.send(encode("GET", "probe:hold:200:a") + encode("GET", "probe:delayreply:50:b") + encode("GET", "c"))
-    assert client.read_many(3) == [b"1", refused("probe:delayreply:50:b"), NULL]
+    client.send(encode("GETSET", "a", "probe:hold:200:a") + encode("GET", "probe:delayreply:50:b") + encode("GET", "c"))
+    assert client.read_many(3) == [b"probe:wait:a", refused("probe:delayreply:50:b"), NULL]
     assert client("UNSUBSCRIBE") == Push([b"unsubscribe", b"news", 0])
     assert client("GET", "probe:reply:a") == refused("probe:reply:a")
 

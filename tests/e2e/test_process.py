@@ -154,8 +154,7 @@ def test_drain_timeout(redis, make_headgate, pool):
     headgate = make_headgate(redis, pool=pool, drain_timeout="500ms")
     client = headgate.connect()
     send_and_await(headgate, client, encode("DEBUG", "SLEEP", "60"))
-    headgate.signal(signal.SIGTERM)
-    assert elapsed(headgate.wait) > 0.3
+    assert elapsed(headgate.terminate) > 0.3
     assert headgate.process.returncode == 0
     client.assert_closed()
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from harness.admin import stats
+from harness.admin import send_and_await, stats
 from harness.relay import Relay
-from harness.resp import OK, PONG, Push, wait_for
+from harness.resp import OK, PONG, Push, encode, wait_for
 
 # One way, while it matters. To open a connection and to be greeted takes twice as long, or three times with a password.
 DELAY = 1.0
@@ -68,8 +68,7 @@ def test_without_one_it_is(redis, relay, make_headgate):
     publisher, subscriber = headgate.connect(), headgate.connect()
     assert publisher("PING") == PONG
     with far_away(relay):
-        subscriber.request("SUBSCRIBE", "c")
-        time.sleep(PAUSE)
+        send_and_await(headgate, subscriber, encode("SUBSCRIBE", "c"))
         assert publisher("PUBLISH", "c", 1) == 0
     assert subscriber.read()[0] == b"subscribe"
 

@@ -15,7 +15,7 @@ def make(group, make_headgate):
     """A Headgate that reads from replicas, all of which are fit."""
 
     def start(reads="prefer-replica", **options):
-        options = {"read_own_writes": "0", "upstream_wait": "20s", **options}
+        options = {"read_own_writes": "0", "sentinel_timeout": "20s", **options}
         headgate = make_headgate(group.url, reads=reads, **options)
         await_fit(headgate, replicas(group))
         return headgate
@@ -160,8 +160,8 @@ def test_what_libraries_say_when_they_connect_is_no_write(group, make):
 def test_after_that_from_a_replica(group, make):
     headgate = make(read_own_writes="1s")
     client = headgate.connect()
-    assert client("SET", "own", 1) == OK
     reading = Calls(group, "get")
+    assert client("SET", "own", 1) == OK
     assert client("GET", "own") == b"1"
     assert reading.of(group.master()) == 1
 

@@ -9,7 +9,7 @@ from harness.cluster import Cluster, key_in, tag_of
 from harness.reads import nodes
 from harness.resp import OK, Error, encode, wait_for
 
-FAST = {"sentinel_check": "100ms", "sentinel_timeout": "1s", "read_own_writes": "0", "upstream_wait": "60s"}
+FAST = {"sentinel_check": "100ms", "sentinel_timeout": "20s", "read_own_writes": "0", "upstream_wait": "60s"}
 
 
 @pytest.fixture(scope="module")

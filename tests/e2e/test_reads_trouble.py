@@ -16,7 +16,7 @@ from harness.resp import OK, Closed, Error, bulk, encode, wait_for
 from harness.sentinel import Group
 from harness.servers import free_port
 
-FAST = {"sentinel_check": "100ms", "sentinel_timeout": "1s", "read_own_writes": "0", "upstream_wait": "60s"}
+FAST = {"sentinel_check": "100ms", "sentinel_timeout": "20s", "read_own_writes": "0", "upstream_wait": "60s"}
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_nobody_notices_that_a_replica_dies(group, make_headgate, threads):
 
 
 def test_what_a_replica_that_hangs_has_not_answered_is_answered_by_another(group, make_headgate):
-    headgate = start(group, make_headgate, "replica")
+    headgate = start(group, make_headgate, "replica", sentinel_timeout="1s")
     written(headgate, group, "k", "v")
     clients = [headgate.connect() for _ in range(6)]
     for client in clients:

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness.admin import text
+from harness.admin import send_and_await, text
 from harness.resp import OK, PONG, Client, Closed, encode, wait_for
 from harness.servers import BINARY, elapsed, free_port, run_headgate
 from harness.taking_over import successor, take_over
@@ -44,7 +44,7 @@ def test_nobody_is_refused(redis, make_headgate, pool):
 
 def test_nobody_is_refused_on_a_unix_socket(redis, make_headgate, tmp_path):
     path = tmp_path / "headgate.sock"
-    headgate = make_headgate(redis, start=False, unix_socket_mode="0600")
+    headgate = make_headgate(redis, start=False, unix_socket_mode="0600", drain_timeout="1h")
     headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}", admin=f"unix:{tmp_path}/admin.sock")
     headgate.start()
     visitors = Visitors(path)
@@ -287,8 +287,7 @@ def test_another_may_start_while_one_drains(redis, make_headgate, tmp_path):
     )
     headgate.start()
     busy = headgate.connect()
-    busy.send(encode("DEBUG", "SLEEP", "4"))
-    time.sleep(0.2)
+    send_and_await(headgate, busy, encode("DEBUG", "SLEEP", "4"))
     headgate.signal(signal.SIGTERM)
     wait_for(lambda: "draining" in headgate.log(), what="the drain")
     second = successor(make_headgate, headgate)

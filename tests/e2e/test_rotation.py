@@ -284,7 +284,7 @@ def test_redis_goes_away_while_a_password_is_tried(headgate, direct, secret, red
 
 def test_a_password_is_exchanged_during_a_drain(redis, pool, direct, secret, make_headgate):
     headgate = make_headgate(
-        redis, pool=pool, upstream_user="app", upstream_password_file=secret, drain_timeout="8s", max_clients=50
+        redis, pool=pool, upstream_user="app", upstream_password_file=secret, drain_timeout="25s", max_clients=50
     )
     client = headgate.connect()
     assert client("ACL", "WHOAMI") == b"app"

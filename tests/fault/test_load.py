@@ -233,8 +233,8 @@ def test_a_redis_that_accepts_and_says_nothing(make_headgate):
         fake.answers["HELLO"] = lambda _lane, _arguments: None
         headgate = make_headgate(fake.url, connect_timeout="300ms", upstream_wait="1s")
         with headgate.connect() as client:
-            client.request("GET", "k")
             start = time.monotonic()
+            client.request("GET", "k")
             assert isinstance(client.read(), Error)
             assert 0.9 < time.monotonic() - start < 20
             assert len(fake.lanes) > 1
@@ -250,7 +250,7 @@ def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
     latest when clients that wait for a lane, and may have closed no more than their writing half, had their error."""
     headgate = make_headgate(redis, threads=2, upstream_wait="1s")
     with headgate.connect() as steady:
-        assert steady("PING") == PONG
+        wait_for(lambda: steady("PING") == PONG, what="Redis to be there")
         in_use = len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
         resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use + 12, 4096))
         crowd = [socket.create_connection(headgate.address, timeout=10) for _ in range(120)]
