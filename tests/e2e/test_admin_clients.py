@@ -6,7 +6,7 @@ import re
 import pytest
 
 from harness import leases
-from harness.admin import stats, text
+from harness.admin import await_empty, stats, text
 from harness.latency import words_of
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.several import Several
@@ -28,6 +28,7 @@ def names_of(headgate, *words):
 
 
 def named(headgate, *names):
+    await_empty(headgate)
     clients = {name: headgate.connect() for name in names}
     for name, client in clients.items():
         assert client("CLIENT", "SETNAME", name) == OK

@@ -126,7 +126,7 @@ def test_stats_are_a_map_of_maps(headgate, admin):
     with headgate.connect() as client:
         client.send(encode("PING") * 7)
         client.read_many(7)
-    wait_for(lambda: "redis_version" in stats(headgate), what="what Redis tells of itself")
+    wait_for(lambda: "redis_clock_offset_us" in stats(headgate), what="what Redis tells of itself")
     hello(admin, "3")
     told = plain(admin("STATS"))
     assert told["Traffic"]["requests_total"] >= 7 and told["Clients"]["clients_connected"] >= 0
@@ -196,6 +196,7 @@ def test_no_client_gives_another_shape_to_an_answer(headgate, admin):
 def test_in_resp2_nothing_is_another(headgate):
     """Whatever another connection speaks, and after it has spoken RESP3 itself."""
     await_empty(headgate)
+    wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="Redis to be known to be there")
     with headgate.admin() as first, headgate.admin() as second:
         hello(second, "3")
         for words in (("CLIENTS",), ("CONFIG", "GET", "lanes"), ("CONFIG", "SHOW", "lanes"), ("SERVERS",), ("NODES",)):
@@ -214,7 +215,7 @@ def test_several_servers(make_redis, make_headgate):
     with several.headgate.admin() as admin:
         hello(admin, "3")
         assert {line["server"] for line in plain(admin("SERVERS"))} == {"a", "b"}
-        assert [line["server"] for line in plain(admin("CLIENTS"))] == ["b"]
+        wait_for(lambda: [line["server"] for line in plain(admin("CLIENTS"))] == ["b"], what="the one client")
         told = plain(admin("SERVER", "b", "STATS", "clients"))
         assert told["Clients"]["clients_connected"] == 1
         told = json.loads(admin("STATS", "JSON"))

@@ -406,7 +406,7 @@ def test_library_names_stay_with_their_client(make_redis, make_headgate):
 MINE = b"$4\r\nmine\r\n"
 
 
-def debugger_meets_another(connect, victim_connect):
+def debugger_meets_another(connect, victim_connect, read):
     """Two who debug, one of whom leaves; another client comes; the first begins its session. What that client is sent."""
     with connect() as first:
         with connect() as second:
@@ -417,16 +417,18 @@ def debugger_meets_another(connect, victim_connect):
             first.send(encode("EVAL", "return 1", 0))
             first.read_until_quiet(0.2)
             victim.send(encode("ECHO", "mine"))
-            return replies, victim.read_until_quiet(2)
+            return replies, read(victim)
 
 
 def test_the_debugger_of_scripts_reaches_nobody(redis, make_headgate):
     """Redis holds its session with whoever has the memory of a connection that debugged and was closed."""
-    replies, sent = debugger_meets_another(redis.connect, redis.connect)
+    replies, sent = debugger_meets_another(redis.connect, redis.connect, lambda victim: victim.read_until_quiet(2))
     assert replies == [OK, OK] and sent != MINE, "this Redis has no such fault"
     headgate = make_headgate(redis, pool="shared")
     for _ in range(5):
-        replies, sent = debugger_meets_another(headgate.connect, headgate.connect)
+        replies, sent = debugger_meets_another(
+            headgate.connect, headgate.connect, lambda victim: victim.read_up_to(MINE) + victim.read_until_quiet()
+        )
         assert [type(reply) for reply in replies] == [Error, Error]
         assert replies[0].startswith(b"ERR headgate: SCRIPT DEBUG")
         assert sent == MINE

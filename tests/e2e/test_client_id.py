@@ -50,7 +50,7 @@ def test_who_has_asked_shares_again_after_a_while(redis, make_headgate, question
     assert lane_of(headgate, client) == "client-id"
     assert id_of(client) == identity and identity in known_to(redis)
     until_shared(headgate)
-    assert identity not in known_to(redis)
+    wait_for(lambda: identity not in known_to(redis), what="its connection to be gone")
     assert client("SET", "k", 1) == OK and client("GET", "k") == b"1"
 
 
@@ -104,10 +104,10 @@ def test_who_asks_again_after_that_keeps_the_second_lane(redis, make_headgate, q
 
 
 def test_who_asks_within_the_time_has_more_of_it(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared", client_id_timeout="2s")
+    headgate = make_headgate(redis, pool="shared", client_id_timeout="3s")
     client = headgate.connect()
     identity = id_of(client)
-    ends = time.monotonic() + 4
+    ends = time.monotonic() + 3.3
     while time.monotonic() < ends:
         assert id_of(client) == identity
         time.sleep(0.1)
@@ -134,7 +134,7 @@ def test_who_waits_is_unblocked_though_the_time_is_over(redis, make_headgate):
     identity = client.read()
     time.sleep(LONGER)
     for _ in range(3):
-        assert other("CLIENT", "UNBLOCK", identity, "ERROR") == 1
+        wait_for(lambda: other("CLIENT", "UNBLOCK", identity, "ERROR") == 1, what="the client to be unblocked")
         assert isinstance(client.read(), Error)
         time.sleep(LONGER)
         client.request("BLPOP", "none", 0)

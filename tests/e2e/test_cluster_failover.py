@@ -74,7 +74,7 @@ def test_a_node_that_is_down_harms_its_own_slots_only(cluster, make_headgate):
     lost = cluster.masters[0]
     here, there = (f"{{{tag_of(slot)}}}" for slot in (500, 9000))
     client, other = headgate.connect(), headgate.connect()
-    assert client("SET", here, 1) == OK and other("SET", there, 1) == OK
+    wait_for(lambda: client("SET", here, 1) == OK and other("SET", there, 1) == OK, what="both to be served")
     lost.kill()
     client.request("GET", here)
     for _ in range(100):

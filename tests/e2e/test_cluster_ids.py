@@ -62,7 +62,7 @@ def test_another_server_at_the_address_of_a_node(cluster, make_headgate, start, 
     kept, _, lost = cluster.masters
     here, there = key_in(cluster.slots_of(kept)), key_in(cluster.slots_of(lost))
     with headgate.connect() as client:
-        assert [client("SET", key, "v") for key in (here, there)] == [OK, OK]
+        wait_for(lambda: [client("SET", key, "v") for key in (here, there)] == [OK, OK], what="both to be served")
     lost.kill()
     other = start(stranger, lost.port)
     wait_for(lambda: asks(headgate, there, command) and strangers(headgate) > 0, 60, "a stranger that is noticed")
@@ -85,7 +85,7 @@ def asks(headgate, key, command):
             if command == "SET":
                 return client("SET", key, "new")
             return client.pipeline([("MULTI",), ("SET", key, "new"), ("EXEC",)])[-1]
-        except (OSError, EOFError) as error:
+        except (OSError, Closed) as error:
             return Error(str(error).encode())
 
 
@@ -189,6 +189,7 @@ def test_who_is_none_of_the_cluster_is_not_met(fake, make_headgate, pool, word):
     for name in ("EVALSHA", "EXISTS", "SSUBSCRIBE"):
         fake.answers[name] = always(b"-" + error + b"\r\n")
     hasty = launch(make_headgate, f"cluster://{fake.url}", pool, GLOBAL_RULE, upstream_wait="400ms")
+    hasty.await_log("1 of them masters with slots")
     for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"), ("PUBLISH", "a", "x"), ("SSUBSCRIBE", "a")):
         for resp in (2, 3):
             with hasty.connect() as client:
@@ -273,9 +274,9 @@ def test_a_node_that_loads_its_data_is_asked_again(fake, make_headgate):
     other.answers["CLUSTER"] = lambda lane, arguments: (
         loading.pop() if loading and arguments[1].upper() == b"MYID" else answer(lane, arguments)
     )
+    told.ids[other] = id_of(8)
     headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="60s", reconnect_max="100ms")
     key = key_in(range(SLOTS // 2, SLOTS))
-    told.ids[other] = id_of(8)
     client = headgate.connect()
     client.request("SET", key, 1)
     wait_for(lambda: strangers(headgate) > 0, 60, "an id that is not known")

@@ -39,7 +39,7 @@ def test_leases_are_renewed_where_their_keys_are(cluster, make_headgate):
     nodes = cluster.keys_at(2, "lock:")
     for keys in nodes.values():
         for key in keys:
-            assert client("SET", key, "token", "NX", "PX", 1500) == OK
+            assert client("SET", key, "token", "NX", "PX", 5000) == OK
     moved = next(iter(nodes.values()))[0]
     source = cluster.owner(slot_of(moved))
     cluster.move_slot(slot_of(moved), next(node for node in nodes if node is not source))

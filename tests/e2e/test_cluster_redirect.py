@@ -23,7 +23,7 @@ def tell_of(fake, *ports):
 def headgate(fake, make_headgate, redis):
     """Before a cluster of one node that has slots."""
     tell_of(fake, redis.port)
-    return make_headgate(f"cluster://{fake.url}", upstream_wait="500ms")
+    return make_headgate(f"cluster://{fake.url}")
 
 
 def next_of(fake, name):
@@ -82,8 +82,10 @@ def test_a_pipeline_that_is_sent_to_several_nodes(fake, make_headgate, make_redi
     assert [node.connect()("MGET", "a", "b") for node in nodes] == [[b"8", None], [None, b"8"]]
 
 
-def test_a_redirect_to_headgate_itself_is_no_circle(fake, headgate):
+def test_a_redirect_to_headgate_itself_is_no_circle(fake, make_headgate):
     """Though the cluster says that it is a node: then it is waited for that to change."""
+    tell_of(fake)
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms")
     tell_of(fake, headgate.address[1])
     client = headgate.connect()
     client.request("SET", "a", 1)
@@ -103,7 +105,8 @@ def test_a_node_that_goes_while_a_part_has_its_own_lane(fake, headgate):
 
 def test_nothing_overtakes_what_is_held_on_a_lane_of_its_own(fake, make_headgate):
     """What the client sends while a request waits to be sent again waits behind it."""
-    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms", pool="session")
+    tell_of(fake)
+    headgate = make_headgate(f"cluster://{fake.url}", pool="session")
     client = headgate.connect()
     for number in range(20):
         held = int(stats(headgate)["redirects_total"])

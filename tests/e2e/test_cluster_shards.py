@@ -156,10 +156,12 @@ def test_a_subscriber_outlives_its_master(make_headgate, pool):
 def test_a_slot_that_nobody_has(make_headgate):
     """It is waited for, and not for ever."""
     with Cluster(masters=3, replicas=0) as cluster:
-        headgate = make_headgate(cluster.url(), upstream_wait="400ms")
+        headgate = make_headgate(cluster.url())
         client = headgate.connect()
         (channel,), lost = channels_of(cluster)
         subscribe(client, channel)
+        with headgate.admin() as admin:
+            assert admin("CONFIG", "SET", "upstream_wait", "400ms") == OK
         lost.kill()
         client.assert_closed()
         assert headgate.connect()("PING") == b"PONG"

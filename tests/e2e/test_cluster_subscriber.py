@@ -421,10 +421,12 @@ def test_the_nodes_of_subscriptions_die(make_headgate, pool):
 def test_a_slot_that_nobody_has(make_headgate):
     """It is waited for, and not for ever."""
     with Cluster(masters=3, replicas=0) as cluster:
-        headgate = make_headgate(cluster.url(), upstream_wait="400ms")
+        headgate = make_headgate(cluster.url())
         client = connect(headgate)
         for channel in one_at_each(cluster):
             confirm(client, "SSUBSCRIBE", channel)
+        with headgate.admin() as admin:
+            assert admin("CONFIG", "SET", "upstream_wait", "400ms") == OK
         cluster.current_masters()[1].kill()
         client.assert_closed()
         assert headgate.connect()("PING") == b"PONG"

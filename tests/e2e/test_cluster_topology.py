@@ -135,6 +135,7 @@ def test_slots_that_nobody_has(make_headgate):
         for node in cluster.masters:
             node.tell("CLUSTER", "DELSLOTS", slot)
         with headgate.connect() as client:
+            wait_for(lambda: client("SET", other, "v") == OK, what="a connection to its node")
             assert client("GET", key_in(slot)) == Error(b"CLUSTERDOWN Hash slot not served"), "in Redis' words"
             assert client("SET", other, "v") == OK, "the others are none the worse"
         headgate.await_log("1 slots of cluster://")

@@ -316,7 +316,7 @@ def test_a_connection_that_is_killed_does_not_come_back(redis, admin, make_headg
 def test_the_configured_password_is_tried_again(redis, admin, pool, make_headgate):
     headgate = make_headgate(redis, pool=pool, upstream_user="app", upstream_password="old", upstream_wait="500ms")
     clients = [headgate.connect() for _ in range(3)]
-    assert [client("GET", "k") for client in clients] == [None] * 3
+    wait_for(lambda: [client("GET", "k") for client in clients] == [None] * 3, what="all to be served")
     rotate(admin)
     admin("ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
     await_ended(headgate, admin("CLIENT", "KILL", "USER", "app"))

@@ -24,7 +24,7 @@ PUSH = PUSHES[0]
 
 @pytest.fixture
 def headgate(fake, make_headgate):
-    return make_headgate(fake.url, pool="shared", lanes=1, access_check=0, upstream_wait="8s")
+    return make_headgate(fake.url, pool="shared", lanes=1, access_check=0)
 
 
 def in_resp3(headgate):
@@ -136,7 +136,7 @@ def test_pipelines_of_many_clients_in_random_pieces(fake, headgate):
 
 def test_on_a_pooled_lane_and_while_it_is_taken(fake, make_headgate):
     """A client that takes the lane in the midst of such a push sees nothing of it, and is answered in order."""
-    headgate = make_headgate(fake.url, lanes=1, access_check=0, upstream_wait="8s", exclusive_ready=0)
+    headgate = make_headgate(fake.url, lanes=1, access_check=0, exclusive_ready=0)
     client = in_resp3(headgate)
     ask(fake, client, "WATCH", "k").reply(b"+OK\r\n")
     assert client.read() == b"OK"

@@ -194,7 +194,7 @@ def test_while_redis_is_away(fake, pool, make_headgate):
     """AUTH gets the error that everything gets. What is behind it would be done as another user: it never comes to Redis."""
     headgate = make_headgate(fake.url, pool=pool, upstream_wait="500ms")
     client = headgate.connect()
-    assert client("PING") == PONG
+    wait_for(lambda: client("PING") == PONG, what="a lane")
     fake.close()
 
     def is_cut_off():

@@ -11,7 +11,7 @@ from harness.resp import Closed, Error, bulk, encode, wait_for
 
 @pytest.fixture
 def headgate(fake, make_headgate):
-    return make_headgate(fake.url, pool="shared", lanes=1, upstream_wait="8s")
+    return make_headgate(fake.url, pool="shared", lanes=1)
 
 
 def ask(fake, client, *arguments):

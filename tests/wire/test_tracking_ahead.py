@@ -32,7 +32,7 @@ def said(fake):
 
 @pytest.fixture
 def headgate(fake, said, make_headgate):
-    return make_headgate(fake.url, pool="shared", lanes=1, access_check=0, upstream_wait="8s", exclusive_ready=0)
+    return make_headgate(fake.url, pool="shared", lanes=1, access_check=0, exclusive_ready=0)
 
 
 def in_resp3(headgate):
