@@ -19,7 +19,8 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
         /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
         return true;
     }
-    if (client->first == NULL && !client->session.passthrough) {
+    /* A command of Headgate's own may be under way there, of which the lane has a run and the client none. */
+    if (client->first == NULL && client->exclusive->first == NULL && !client->session.passthrough) {
         /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
         client->session.pinned = true;
         client->session.unsure = true;

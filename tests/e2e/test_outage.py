@@ -1,5 +1,6 @@
 """Redis not there, going away, hanging, refusing, answering garbage; and coming back."""
 
+import re
 import signal
 import socket
 import threading
@@ -101,6 +102,8 @@ def test_who_is_closed_by_redis_reads_why(redis, make_headgate, pool):
     headgate = make_headgate(redis, pool=pool, access_check=0)
     idle = headgate.connect()
     assert idle("PING") == PONG
+    with headgate.admin() as admin:
+        wait_for(lambda: set(re.findall(rb"pending=(\d+)", admin("LANES"))) == {b"0"}, what="Headgate's own commands")
     began = time.monotonic()
     with redis.connect() as direct:
         killed = direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
