@@ -19,8 +19,10 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
         /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
         return true;
     }
-    /* A command of Headgate's own may be under way there, of which the lane has a run and the client none. */
-    if (client->first == NULL && client->exclusive->first == NULL && !client->session.passthrough) {
+    /* A command of Headgate's own may be under way there, of which the lane has a run and the client none. NULL: the
+     * client was closed above. */
+    const struct lane *lane = client->exclusive;
+    if (lane != NULL && lane->first == NULL && client->first == NULL && !client->session.passthrough) {
         /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
         client->session.pinned = true;
         client->session.unsure = true;

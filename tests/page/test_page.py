@@ -92,6 +92,7 @@ def show(browser, size="desktop", dark=False):
 
 
 def open_page(browser, headgate):
+    browser.get("about:blank")  # the page of the test before asks no more
     browser.get_log("browser")
     browser.get(f"http://127.0.0.1:{headgate.http_port}/")
     wait_for(lambda: tile(browser, "Median") not in ("", "–"), what="figures")
