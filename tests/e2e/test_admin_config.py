@@ -16,7 +16,7 @@ def headgate(redis, make_headgate):
     headgate = make_headgate(redis, pool="shared", reload_on_change="off", max_clients=100, upstream_password="")
     headgate.write_rules(RULES)
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     return headgate
 
 

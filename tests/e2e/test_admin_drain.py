@@ -133,7 +133,7 @@ def test_a_reload_while_it_drains(make):
     headgate = make("")
     busy = begin_request(headgate)
     assert ask(headgate, "DRAIN") == 1
-    assert ask(headgate, "RELOAD") == OK
+    wait_for(lambda: ask(headgate, "RELOAD") == OK, what="the reload to be taken")
     assert takes_nobody(headgate) and ask(headgate, "DRAIN") == 1
 
 

@@ -276,7 +276,7 @@ def test_counters_of_one_server_begin_anew(make_redis, make_headgate):
             client("PING")
     with several.headgate.admin() as admin:
         reloads = int(several.stat("reloads_total"))
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         wait_for(lambda: int(several.stat("reloads_total")) == reloads + 1, what="the reload to be counted")
         assert admin("SERVER", "a", "RESETSTAT") == OK
     assert int(several.stat("requests_total", "a")) == 0

@@ -62,7 +62,7 @@ def test_both_rotate_by_a_reload(headgate):
         with headgate.admin() as admin:
             assert admin("AUTH", "all of it") == OK
             headgate.write_config(admin_read_password="another one")
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         with headgate.admin() as admin:
             assert isinstance(admin("AUTH", "only looking"), Error)
             assert admin("AUTH", "another one") == OK

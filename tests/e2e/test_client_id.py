@@ -210,7 +210,7 @@ def test_a_reload_changes_the_time(redis, make_headgate):
     assert lane_of(headgate, client) == "client-id"
     headgate.write_config(client_id_timeout="100ms")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     until_shared(headgate)
 
 

@@ -358,6 +358,6 @@ def test_a_password_is_exchanged_while_requests_wait_for_a_node(fake, make_headg
             client.request("SCRIPT", "LOAD", "return 1")
             wait_for(lambda: ear.refused > 0, what="a request that waits")
             headgate.write_rules(identity.format("+" * (number % 2)))
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
             assert client.read().startswith(b"ERR headgate: no connection to Redis")
     ear.other.close()

@@ -135,7 +135,7 @@ def test_a_reload_changes_nothing_for_clients(cluster, client, headgate):
     assert pipeline(client, [("SET", key, 1) for key in keys]) == [OK] * 30
     headgate.write_config(reconnect_max="300ms")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     assert pipeline(client, [("INCR", key) for key in keys]) == [2] * 30
 
 

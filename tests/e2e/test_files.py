@@ -69,7 +69,7 @@ def test_a_change_is_left_alone_if_so_wished(redis, make_headgate):
     time.sleep(LATER)
     assert reloads(headgate) == 0
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
 
 
 def test_a_password_file_is_read_again(redis, make_headgate, secret):

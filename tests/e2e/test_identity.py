@@ -456,7 +456,7 @@ def test_unix_sockets(redis, make_headgate, tmp_path):
     assert first_words(headgate.address) == DENIED
     headgate.write_config(allow="ip:0.0.0.0/0 ip:::/0")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: first_words(headgate.address) == PONG, what="the reload")
     assert first_words(str(path)) == DENIED
 
@@ -479,7 +479,7 @@ def test_who_is_there_stays(redis, make_headgate):
     assert client("PING") == PONG
     headgate.write_config(refuse="all")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: first_words(headgate.address) == DENIED, what="the reload")
     assert client("PING") == PONG
 
@@ -507,7 +507,7 @@ def test_each_listener_has_lists_of_its_own(redis, make_headgate, tmp_path):
     headgate.write_config(refuse="all")
     headgate.write_rules(rules.replace("10.0.0.0", "127.0.0.0").replace("= identity:me", "= ip:0.0.0.0/0"))
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: first_words(headgate.address) == DENIED, what="the reload")
     assert first_words(("127.0.0.1", other)) == PONG
     assert first_words(str(third)) == DENIED

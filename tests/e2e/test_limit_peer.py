@@ -115,7 +115,7 @@ def test_a_reload_asks_of_clients_that_are_connected(served, start_program):
     assert program.send("a", "INCR", "n").startswith(":")
     headgate.write_rules(rule(limit=2, per="process"))
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: program.send("a", "INCR", "n").startswith("-RATELIMITED a: 2 in 1h per process"), what="a refusal")
 
 

@@ -249,12 +249,12 @@ def test_nobody_else_is_believed(make_shared):
     front.headgate.await_log("it is not in proxy_from")
     front.headgate.write_rules(front.sections("127.0.0.0/8"))
     with front.headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     with front.connect(line("192.0.2.7")) as client:
         assert client("PING") == PONG
         front.headgate.write_rules(front.sections("10.0.0.0/8"))
         with front.headgate.admin() as admin:
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         wait_for(lambda: is_closed(front.connect(line("192.0.2.7"))), what="nobody to be believed")
         assert client("PING") == PONG
 

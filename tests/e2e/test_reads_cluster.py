@@ -170,7 +170,7 @@ def test_replica_means_no_master(own, make_headgate):
     waiting.socket.settimeout(60)
     headgate.write_config(upstream_wait="60s")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     waiting.send(encode("GET", key) * 2)
     replica.start()
     assert waiting.read_many(2) == [b"v", b"v"]

@@ -61,7 +61,7 @@ def test_the_answer_comes_when_all_workers_go_by_it(redis, make_headgate):
         assert b"max_clients was set at run time" in admin.read()
         for number in range(20):
             headgate.write_rules(f"[deny:one]\ncommands = strlen\nkeys = key{number}\n")
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
             for client in clients:
                 assert isinstance(client("STRLEN", f"key{number}"), Error)
 

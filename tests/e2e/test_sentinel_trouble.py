@@ -362,7 +362,7 @@ def test_sentinels_with_a_password(sentinels, make_headgate):
     assert "it does not take the password" in headgate.log() and "wrong\n" not in headgate.log()
     headgate.write_config(sentinel_password="watched")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     await_who(headgate, 0)
     assert seen[-1] == [b"AUTH", b"eye", b"watched"]
 

@@ -172,7 +172,7 @@ def test_certificates_are_renewed_by_a_reload(three_ways):
     usual = tls.client_context()
     three_ways.own["sessions"].update(tls.towards_clients(made.server))
     three_ways.write("")
-    assert three_ways.ask("RELOAD") == "OK"
+    wait_for(lambda: three_ways.reply("RELOAD") == OK, what="the reload to be taken")
     with_own = tls.client_context(made.client)
     wait_for(lambda: _is_served(three_ways, "sessions", with_own), what="the new certificate")
     assert _is_served(three_ways, "cache", usual)
@@ -513,7 +513,7 @@ def test_a_reload_concerns_all_or_none(make_several):
     assert cache("ECHO", "a") == b"a" and "max_clients = 5\n" not in several.ask("CONFIG")
     several.own["queue"] = {}
     several.write("[deny:a]\ncommands = echo\nservers = queue\n")
-    assert several.ask("RELOAD") == "OK"
+    wait_for(lambda: several.reply("RELOAD") == OK, what="the reload to be taken")
     several.headgate.await_log("[server:cache] is another now")
     wait_for(lambda: isinstance(queue("ECHO", "a"), Error), what="the new rule")
     assert cache("ECHO", "a") == b"a"
@@ -525,7 +525,7 @@ def test_what_all_have_in_common_changes_for_all(make_several):
     idle = {name: several.connect(name) for name in ("cache", "queue")}
     assert all(client("PING") == PONG for client in idle.values())
     several.headgate.write_config(client_idle_timeout="200ms")
-    assert several.ask("RELOAD") == "OK"
+    wait_for(lambda: several.reply("RELOAD") == OK, what="the reload to be taken")
     with pytest.raises((Closed, ConnectionError)):
         idle["cache"].read()
     assert idle["queue"]("PING") == PONG
@@ -537,7 +537,7 @@ def test_a_server_that_comes_or_goes_takes_a_restart(make_several, make_redis):
     removed = several.redis.pop("queue")
     several.redis["new"], several.ports["new"] = make_redis(), free_port()
     several.write("")
-    assert several.ask("RELOAD") == "OK"
+    wait_for(lambda: several.reply("RELOAD") == OK, what="the reload to be taken")
     for name in ("[server:queue]", "[server:new]"):
         several.headgate.await_log(f"{name} was changed in the file; that takes a restart, the old value stays")
     assert client("SET", "k", "still there") == OK
@@ -546,7 +546,7 @@ def test_a_server_that_comes_or_goes_takes_a_restart(make_several, make_redis):
     with pytest.raises(ConnectionError):
         several.connect("new")
     several.write("[deny:a]\ncommands = echo\nservers = new\n")
-    assert several.ask("RELOAD") == "OK"
+    wait_for(lambda: several.reply("RELOAD") == OK, what="the reload to be taken")
     assert client("ECHO", "a") == b"a", "a rule for one that is not there yet"
     assert several.headgate.terminate() == 0
     several.headgate.start()
@@ -569,7 +569,7 @@ def test_one_server_is_paused(make_several, threads):
     assert [several.stat("pause_active", name) for name in ("cache", "queue")] == [1, 0]
     several.own["cache"] = {"client_idle_timeout": "1h"}
     several.write("")
-    assert several.ask("RELOAD") == "OK"
+    wait_for(lambda: several.reply("RELOAD") == OK, what="the reload to be taken")
     assert several.stat("pause_held", "cache") == 1 and several.stat("pause_active") == 1
     assert isinstance(several.reply("RESUME"), Error)
     assert several.reply("SERVER", "queue", "RESUME") == OK

@@ -442,7 +442,7 @@ def test_certificates_of_clients(make_shared, version, wanted, name):
     headgate = with_client_certificates(make_shared, wanted, reload_on_change="off")
     headgate.write_config(listen="rediss://127.0.0.1:1", client_certificates="optional" if wanted == "none" else "none")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     identity = getattr(certificates(), name) if name else None
     refused = is_refused(lambda: headgate.connect(client_context(identity, version)))
     expected = wanted != "none" and name in (*BAD, NOT_FOR_CLIENTS) or wanted == "required" and name is None
@@ -476,7 +476,7 @@ def test_a_session_does_not_outlive_trust(make_shared, version):
     session = session_of(first)
     headgate.write_config(tls_ca=certificates().other_ca)
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: is_refused(lambda: headgate.connect(client_context(certificates().client, version))), what="the reload")
     assert is_refused(lambda: headgate.connect(context, session=session))
     # Who was there stays.

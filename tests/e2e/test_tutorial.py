@@ -71,5 +71,5 @@ def test_a_reload_is_taken(make):
         assert client("SELECT", "2") == OK
         probe.write_rules("[databases]\nhighest = 1\n")
         with probe.admin() as admin:
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         wait_for(lambda: client("SELECT", "2") == REFUSED, what="the new rules")
