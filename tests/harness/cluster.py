@@ -249,9 +249,11 @@ class Cluster:
         return [node for node in self.alive() if node.is_master()]
 
     def await_agreement(self, nodes=None):
-        """All of them (those that are alive) say the same of all slots, the cluster is well, and replicas are there. They
-        have heard of the newest epoch, too: a node that takes a slot without knowing it would have to give it back."""
+        """All of them (those that are alive) say the same of all slots and of who is whose replica, the cluster is well,
+        and replicas are there. They have heard of the newest epoch, too: a node that takes a slot without knowing it would
+        have to give it back."""
         nodes = nodes or self.alive()
+        ids = {node.id for node in nodes}
 
         def agree():
             told = [node.cluster_info() for node in nodes]
@@ -260,7 +262,9 @@ class Cluster:
             if len({info["cluster_current_epoch"] for info in told}) > 1:
                 return False
             views = [node.slots() for node in nodes]
-            return len(views[0]) == SLOTS and all(view == views[0] for view in views) and all(map(is_linked, nodes))
+            masters = [{one: of for one, (_, of, *_) in node.cluster_nodes().items() if one in ids} for node in nodes]
+            is_same = all(view == views[0] for view in views) and all(view == masters[0] for view in masters)
+            return len(views[0]) == SLOTS and is_same and all(map(is_linked, nodes))
 
         def is_linked(node):
             return node.is_master() or node.info("replication")["master_link_status"] == "up"
@@ -337,7 +341,7 @@ class Cluster:
     def await_failover(self, lost):
         """The replica that has become the master in place of one that is gone or hangs; to be called at once."""
         others = [node for node in self.alive() if node is not lost]
-        replicas = [node for node in others if others[0].cluster_nodes()[node.id][1] == lost.id]
+        replicas = [node for node in others if node.cluster_nodes()[node.id][1] == lost.id]
         assert replicas, f"{lost.url} has no replica, or one has taken over already"
 
         def successor():
