@@ -22,6 +22,17 @@ static size_t class_of(size_t size)
     return index;
 }
 
+void buffer_pool_tell(struct buffer_pool *pool)
+{
+    uint64_t now = pool->bytes_lent + pool->bytes_kept;
+
+    if (pool->memory != NULL && (now > pool->told + MEMORY_STEP || now + MEMORY_STEP < pool->told)) {
+        /* Modulo 2^64 it may be less, too. */
+        atomic_fetch_add_explicit(&pool->memory->used, now - pool->told, memory_order_relaxed);
+        pool->told = now;
+    }
+}
+
 static char *block_take(struct buffer_pool *pool, size_t size, size_t *capacity)
 {
     size_t index = class_of(size);
@@ -50,6 +61,7 @@ static char *block_take(struct buffer_pool *pool, size_t size, size_t *capacity)
     }
     if (data != NULL) {
         pool->bytes_lent += *capacity;
+        buffer_pool_tell(pool);
     }
     return data;
 }
@@ -59,8 +71,9 @@ static void block_give(struct buffer_pool *pool, char *data, size_t capacity)
     size_t index = class_of(capacity);
 
     pool->bytes_lent -= capacity;
-    if (index == BUFFER_CLASSES) {
+    if (index == BUFFER_CLASSES || memory_is_over(pool->memory)) {
         free(data);
+        buffer_pool_tell(pool);
         return;
     }
     struct buffer_class *class = &pool->classes[index];
@@ -89,6 +102,7 @@ static bool buffer_grow(struct buffer_pool *pool, struct buffer *buffer, size_t 
             return false;
         }
         pool->bytes_lent += capacity - buffer->capacity;
+        buffer_pool_tell(pool);
         buffer->data = data;
         buffer->capacity = capacity;
         return true;
@@ -177,12 +191,23 @@ bool buffer_pool_trim(struct buffer_pool *pool)
         }
         class->low_water = class->count;
     }
+    buffer_pool_tell(pool);
     return dropped;
+}
+
+void buffer_pool_empty(struct buffer_pool *pool)
+{
+    for (size_t index = 0; index < BUFFER_CLASSES; index++) {
+        class_drop(pool, index, SIZE_MAX);
+    }
+    buffer_pool_tell(pool);
 }
 
 void buffer_pool_free(struct buffer_pool *pool)
 {
-    for (size_t index = 0; index < BUFFER_CLASSES; index++) {
-        class_drop(pool, index, SIZE_MAX);
+    buffer_pool_empty(pool);
+    if (pool->memory != NULL) {
+        atomic_fetch_sub_explicit(&pool->memory->used, pool->told, memory_order_relaxed);
+        pool->told = 0;
     }
 }

@@ -7,9 +7,7 @@
 #ifndef HEADGATE_BUFFER_H
 #define HEADGATE_BUFFER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/memory.h"
 
 /* Blocks of 1 KiB, 2 KiB, … 8 MiB are recycled; larger ones go straight back to malloc. The largest holds what fifty
  * clients with sixteen requests of 16 KiB each leave behind on one lane. */
@@ -29,8 +27,10 @@ struct buffer_class {
 /* One for each worker; used by its thread only. */
 struct buffer_pool {
     struct buffer_class classes[BUFFER_CLASSES];
-    size_t bytes_lent; /* capacity of all blocks in use */
-    size_t bytes_kept; /* capacity of all free blocks */
+    size_t bytes_lent;     /* capacity of all blocks in use, and what buffer_pool_count() has said */
+    size_t bytes_kept;     /* capacity of all free blocks */
+    struct memory *memory; /* where both are counted together; NULL: nowhere */
+    uint64_t told;         /* … of it so far */
 };
 
 /* Bytes start … end - 1 of data are the queue's content. data is NULL while there is no block. */
@@ -91,8 +91,24 @@ static inline void buffer_clear(struct buffer_pool *pool, struct buffer *buffer)
     }
 }
 
+/* So many bytes are held elsewhere for the same purpose; buffer_pool_uncount(): no more. */
+static inline void buffer_pool_count(struct buffer_pool *pool, size_t size)
+{
+    pool->bytes_lent += size;
+}
+static inline void buffer_pool_uncount(struct buffer_pool *pool, size_t size)
+{
+    pool->bytes_lent -= size;
+}
+
+/* Tells the account what the pool has by now. Done by the pool itself when a block is taken or given back; to be called
+ * now and then for what is held elsewhere. */
+void buffer_pool_tell(struct buffer_pool *pool);
 /* Gives back to malloc half of what nobody needed since the last call. True if anything was given back. */
 bool buffer_pool_trim(struct buffer_pool *pool);
+/* Gives back to malloc all that nobody needs. */
+void buffer_pool_empty(struct buffer_pool *pool);
+/* The same; nothing may be in use. */
 void buffer_pool_free(struct buffer_pool *pool);
 
 #endif

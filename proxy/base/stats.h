@@ -23,6 +23,7 @@
     X(CLIENTS_EXCLUSIVE, "Clients", "clients_exclusive", GAUGE, "clients on an exclusive lane now")                    \
     X(CLIENTS_CLOSED_PROTOCOL, "Clients", "clients_closed_protocol_total", COUNTER, "closed for malformed requests")   \
     X(CLIENTS_CLOSED_OUTPUT, "Clients", "clients_closed_output_total", COUNTER, "closed past client_output_limit")     \
+    X(CLIENTS_CLOSED_MEMORY, "Clients", "clients_closed_memory_total", COUNTER, "closed past memory_limit")            \
     X(CLIENTS_CLOSED_IDLE, "Clients", "clients_closed_idle_total", COUNTER, "closed by client_idle_timeout")           \
     X(SUBSCRIBERS_MOVED, "Clients", "subscribers_moved_total", COUNTER,                                                \
       "subscribers that went to another node of a cluster, as theirs had gone")                                        \
@@ -113,7 +114,8 @@
       "times that a new process did not come to serve, or crashed soon, and the old one serves")                       \
     X(PREDECESSOR_CLIENTS, "Upgrade", "predecessor_clients", GAUGE,                                                    \
       "clients that are with the process before an upgrade, or those before that, yet")                                \
-    X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use")                                 \
+    X(MEMORY_LIMIT, "Memory", "memory_limit_bytes", GAUGE, "memory_limit in force, of all servers")                    \
+    X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use, and requests under way")         \
     X(BUFFER_BYTES_KEPT, "Memory", "buffer_bytes_kept", GAUGE, "buffer memory kept for reuse")                         \
     X(TURNS, "Loop", "loop_turns_total", COUNTER, "turns of the event loop")
 

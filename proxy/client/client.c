@@ -56,9 +56,9 @@ static void free_closed(struct reactor_task *task)
         client_subscriber_free(client);
         client_forget_deferred(client);
         client_asked_forget(client);
-        free(client->name);
-        free(client->library_name);
-        free(client->library_version);
+        (void)client_keep_text(client, &client->name, (struct slice){0});
+        (void)client_keep_text(client, &client->library_name, (struct slice){0});
+        (void)client_keep_text(client, &client->library_version, (struct slice){0});
         free(client->peer);
         free(client->unix_peer);
         free(client);
@@ -185,11 +185,7 @@ void client_service_free(struct client_service *service)
     assert(LIST_EMPTY(&service->clients));
     reactor_cancel(service->reactor, REACTOR_STAGE_FREE, &service->free_closed);
     free_closed(&service->free_closed);
-    while (service->free_expected_replies != NULL) {
-        struct expected_reply *expected = service->free_expected_replies;
-        service->free_expected_replies = expected->next_free;
-        free(expected);
-    }
+    expected_reply_trim(service);
     chain_free(service->chain);
     client_servers_free(service);
     client_admin_queries_end(service);

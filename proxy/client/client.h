@@ -123,6 +123,8 @@ void client_service_refused(struct client_service *service, const struct lane *l
 size_t client_count(const struct client_service *service);
 /* Ten times a second: idle time-outs, policies' ticks. */
 void client_service_tick(struct client_service *service);
+/* After each loop iteration: sees to it that memory_limit holds. True if clients were closed. */
+bool client_service_relieve(struct client_service *service);
 
 /* From now on each client is closed as soon as it has no request under way. move: the number by which those who asked
  * for it are told first that another process is where they came, and are given time to go there (client_moving.c); 0:

@@ -51,13 +51,18 @@ void client_end_hold(struct client *client)
 
 /*
  * Replies are read while the client keeps up with them, so what is kept goes as Redis answers, and a client can be made
- * to wait for that. One that does not read its replies cannot: it may have to write all of its pipeline first, and
- * Redis is not read until it has caught up. Of a long request the rest must come, or it is never answered.
+ * to wait for that. One that does not read its replies cannot, unless memory is short: it may have to write all of its
+ * pipeline first, and Redis is not read until it has caught up. Of a long request the rest must come, or it is never
+ * answered.
  */
 static bool has_room(const struct client *client)
 {
-    return client->first == NULL || client->output_congested || client->streaming ||
-           client->kept + client->measured <= CLIENT_QUEUE_MARK;
+    if (client->output_congested) {
+        size_t much = client->service->much_held;
+        return client->streaming || much == 0 || buffer_length(&client->output) < much;
+    }
+    return client->first == NULL || client->streaming ||
+           client->kept.records + client->kept.texts + client->measured <= CLIENT_QUEUE_MARK;
 }
 
 void client_check_room(struct client *client)

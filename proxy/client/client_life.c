@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool client_keep_text(char **place, struct slice text)
+bool client_keep_text(struct client *client, char **place, struct slice text)
 {
+    struct buffer_pool *buffers = &client->service->reactor->buffers;
     char *copy = NULL;
 
     if (text.length > 0) {
@@ -16,6 +17,8 @@ bool client_keep_text(char **place, struct slice text)
             return false;
         }
     }
+    buffer_pool_uncount(buffers, *place != NULL ? strlen(*place) : 0);
+    buffer_pool_count(buffers, copy != NULL ? strlen(copy) : 0);
     free(*place);
     *place = copy;
     return true;
@@ -50,6 +53,26 @@ void expected_reply_give(struct client_service *service, struct expected_reply *
     service->free_expected_replies = expected;
 }
 
+size_t expected_reply_size(const struct expected_reply *expected)
+{
+    const char *const texts[] = {expected->user, expected->password, expected->name};
+    size_t size = sizeof *expected;
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        size += texts[i] != NULL ? strlen(texts[i]) : 0;
+    }
+    return size;
+}
+
+void expected_reply_trim(struct client_service *service)
+{
+    while (service->free_expected_replies != NULL) {
+        struct expected_reply *expected = service->free_expected_replies;
+        service->free_expected_replies = expected->next_free;
+        free(expected);
+    }
+}
+
 /* ---- closing ---- */
 
 void client_tell_identity(struct client *client)
@@ -62,7 +85,8 @@ void client_tell_identity(struct client *client)
 
 bool client_rename(struct client *client, struct slice name)
 {
-    bool kept = client_keep_text(&client->name, name) && (client->subscriber == NULL || client_subscriber_name(client));
+    bool kept =
+        client_keep_text(client, &client->name, name) && (client->subscriber == NULL || client_subscriber_name(client));
 
     client_tell_identity(client);
     return kept;

@@ -295,6 +295,7 @@ static void keep_sample(struct client *client, const struct run *run, const stru
     }
     kept->sample.head = (struct slice){kept->head, sample->head.length};
     client->unwritten_bytes += sizeof *kept;
+    buffer_pool_count(&client->service->reactor->buffers, sizeof *kept);
     if (behind != NULL) {
         STAILQ_INSERT_TAIL(&behind->unwritten, kept, next);
     } else {
@@ -489,6 +490,7 @@ void client_measure_written(struct client *client, bool is_written)
         struct client_unwritten *kept = STAILQ_FIRST(&client->unwritten);
         STAILQ_REMOVE_HEAD(&client->unwritten, next);
         client->unwritten_bytes -= sizeof *kept;
+        buffer_pool_uncount(&client->service->reactor->buffers, sizeof *kept);
         kept->sample.client = &view;
         kept->sample.written_us = is_written ? clock_now_us() : 0;
         chain_written(client->service->chain, &kept->sample);

@@ -62,6 +62,9 @@ struct client_service {
     uint8_t *readings;                   /* of each command: enum client_reading; NULL: there are no replicas */
     bool reads;                          /* replicas are read from */
     bool looks_further;                  /* requests of one client may be for different nodes */
+    size_t much_held;                    /* memory is short, and this is much for a client; 0: it is not … */
+    int64_t short_since_us;              /* … since when; see client_memory.c … */
+    int64_t relieved_us;                 /* … and when that was looked at last */
     const struct run_receiver *receiver; /* of the clients' runs */
     bool *short_ways;                    /* see client_cluster_short_ways(); NULL: there is no cluster */
     struct control *control;
@@ -112,6 +115,12 @@ struct client_note {
     struct slice frame; /* what of it was there when it was looked at last, while that is being done */
 };
 
+/* Bytes that are kept of requests under way. */
+struct client_kept {
+    size_t records; /* runs, and what belongs to them */
+    size_t texts;   /* answers, or parts of such, that wait for their turn */
+};
+
 /* Texts, buffers, the runs in its queue, its lane and what else it has made are its own, until it is CLOSED; of its
  * profile it is one client. Not its own, and only as long as said: lane_in_use, which is not followed without requests
  * under way; ways, which stay as long as a lane leads there; who, until the service has another admission. */
@@ -131,7 +140,7 @@ struct client {
     struct run *first, *last;       /* requests under way, in order */
     uint32_t in_flight;             /* requests in them */
     uint32_t sent_runs;             /* runs of them that are in a lane's queue */
-    size_t kept;                    /* bytes that the runs and the answers in them take */
+    struct client_kept kept;        /* of those under way */
     struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
     uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */
     uint64_t told_lane_id;          /* the lane whose id in Redis it was told last; 0: none */

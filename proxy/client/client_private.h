@@ -26,6 +26,7 @@
  *   client_measure.c    how long requests take
  *   client_reply.c      bytes out: replies in request order, writing, back pressure
  *   client_late.c       … of several nodes, written together
+ *   client_memory.c     what is held for a client, and what is done when memory is short
  *
  * The connection to Redis is in client_session_private.h, what policies may ask for in client_host_private.h, and
  * clusters in client_cluster_private.h.
@@ -74,10 +75,14 @@ bool client_out_of_memory(struct client *client);
 void client_tell_identity(struct client *client);
 /* Gives the client another name (empty: none). False when memory is short. */
 bool client_rename(struct client *client, struct slice name);
-/* Replaces *place by a copy of the text; an empty text means none. False when memory is short. */
-bool client_keep_text(char **place, struct slice text);
+/* Replaces *place, of the client, by a copy of the text; an empty text means none. False when memory is short. */
+bool client_keep_text(struct client *client, char **place, struct slice text);
 struct expected_reply *expected_reply_take(struct client_service *service, enum expected_reply_kind kind);
 void expected_reply_give(struct client_service *service, struct expected_reply *expected);
+/* With its texts. Bytes. */
+size_t expected_reply_size(const struct expected_reply *expected);
+/* Frees those that are kept for later. */
+void expected_reply_trim(struct client_service *service);
 
 /* ---- client_identity.c ---- */
 
@@ -533,6 +538,21 @@ void client_run_lost(struct run *run, enum run_loss loss, const char *why);
 
 /* For what answers runs in another way: adds to what waits in the run for its turn; false when memory is short. */
 bool client_add_text(struct client *client, struct run *run, const char *text, size_t length);
+/* Drops what has waited, in a run or where it was put since. */
+void client_clear_text(struct client *client, struct buffer *text);
+/* So many bytes are kept of its requests under way, beside buffers; client_uncount_kept(): no more. */
+static inline void client_count_kept(struct client *client, size_t bytes)
+{
+    client->kept.records += bytes;
+    buffer_pool_count(&client->service->reactor->buffers, bytes);
+}
+static inline void client_uncount_kept(struct client *client, size_t bytes)
+{
+    client->kept.records -= bytes;
+    buffer_pool_uncount(&client->service->reactor->buffers, bytes);
+}
+/* Whether more waits for it to read than client_output_limit lets it leave. Then it was closed. */
+bool client_is_over_limit(struct client *client);
 /* Whether a part of a push has gone out: nothing may come between it and the rest. */
 bool client_is_within_push(const struct client *client);
 /* The run has left its lane, one way or another. */
@@ -558,6 +578,12 @@ void client_drop_runs(struct client *client);
 bool client_keep_borrowed(struct client *client);
 /* Writes what there is for the client. False: it was closed. */
 bool client_write(struct client *client);
+
+/* ---- client_memory.c ---- */
+
+/* No more than this part of memory_limit waits for one client to read: as it is put together of what nodes have said,
+ * it is there several times for a moment. */
+#define CLIENT_MEMORY_SHARE 4
 
 /* ---- client_late.c ---- */
 

@@ -28,6 +28,7 @@ void client_redirect_forget(struct client *client)
     while (!TAILQ_EMPTY(&redirects->requests)) {
         struct held *held = TAILQ_FIRST(&redirects->requests);
         TAILQ_REMOVE(&redirects->requests, held, of_client);
+        client_uncount_kept(client, held->request.length);
         client_redirect_free(held);
     }
     event_del(&redirects->timer);
@@ -76,6 +77,7 @@ void client_redirect_drop(struct client *client, struct held *held)
     redirects->recent = redirects->recent != held ? redirects->recent : next;
     held->run->redirected = false;
     redirects->held -= held->is_held;
+    client_uncount_kept(client, held->request.length);
     client_redirect_free(held);
     if (TAILQ_EMPTY(&redirects->requests)) {
         client_redirect_forget(client);
@@ -113,6 +115,7 @@ void client_redirect_insert(struct client *client, struct held *held)
     struct held *first = TAILQ_FIRST(&redirects->requests);
     struct held *before;
 
+    client_count_kept(client, held->request.length);
     if ((redirects->recent != NULL && is_behind(redirects->recent, held, &before)) ||
         (first != NULL && is_behind(first, held, &before))) {
         TAILQ_INSERT_AFTER(&redirects->requests, before, held, of_client);

@@ -67,29 +67,32 @@ void client_output(struct client *client, const char *data, size_t length, bool 
 }
 
 /*
- * What is kept of requests under way counts if their replies are not read, or if they are behind one that Redis may
- * keep for ever. Of any other client it goes as Redis answers, and client_check_room() bounds it.
+ * All that is there for it to read, wherever that waits. What is kept of requests under way counts beside it if their
+ * replies are not read, or if they are behind one that Redis may keep for ever. Of any other client it goes as Redis
+ * answers, and client_check_room() bounds it.
  */
 static uint64_t held_for(const struct client *client)
 {
-    uint64_t held = buffer_length(&client->output);
+    uint64_t held = buffer_length(&client->output) + client->kept.texts + client_subscriber_kept(client);
 
     if (client->output_congested || session_may_block(client)) {
-        held += client->kept + client_measure_kept(client);
+        held += client->kept.records + client_measure_kept(client);
     }
     return held;
 }
 
-static bool over_output_limit(struct client *client)
+bool client_is_over_limit(struct client *client)
 {
     uint64_t limit = client->service->settings.output_limit;
+    uint64_t share = memory_limit_of(client->service->reactor->buffers.memory) / CLIENT_MEMORY_SHARE;
     uint64_t held = held_for(client);
 
-    if (limit == 0 || held <= limit) {
+    if ((limit == 0 || held <= limit) && (share == 0 || held <= share)) {
         return false;
     }
     client_log(client, LOG_LEVEL_WARNING,
-               "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit",
+               "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit or a "
+               "quarter of memory_limit",
                client->address_text, (unsigned long long)held);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
     client_close(client, "past client_output_limit");
@@ -192,7 +195,7 @@ bool client_write(struct client *client)
         return false;
     }
     connection_want_write(&client->connection, buffer_length(&client->output) > 0);
-    if (over_output_limit(client)) {
+    if (client_is_over_limit(client)) {
         return false;
     }
     /* First, as what is kept for replies that are written now counts below: nobody would look again. */
@@ -213,10 +216,9 @@ bool client_write(struct client *client)
 
 /* More is kept of the requests under way. Who is past client_output_limit by that is closed when the clients are
  * settled, as those who queue requests go on with them. */
-static void count_kept(struct client *client, size_t bytes)
+static void look_at_kept(struct client *client)
 {
-    client->kept += bytes;
-    if (client->kept > KEPT_MARK) {
+    if (client->kept.records + client->kept.texts > KEPT_MARK) {
         client_check_room(client);
         client_want_flush(client);
     }
@@ -227,24 +229,26 @@ bool client_add_text(struct client *client, struct run *run, const char *text, s
     size_t before = run->text.capacity;
     bool kept = buffer_append(&client->service->reactor->buffers, &run->text, text, length);
 
-    count_kept(client, run->text.capacity - before);
+    client->kept.texts += run->text.capacity - before;
+    look_at_kept(client);
     return kept;
 }
 
-static void clear_text(struct client *client, struct run *run)
+void client_clear_text(struct client *client, struct buffer *text)
 {
-    client->kept -= run->text.capacity;
-    buffer_clear(&client->service->reactor->buffers, &run->text);
+    client->kept.texts -= text->capacity;
+    buffer_clear(&client->service->reactor->buffers, text);
 }
 
 void client_queue_run(struct client *client, struct run *run)
 {
     size_t kept = sizeof *run;
 
-    kept += run->expected != NULL ? sizeof(struct expected_reply) : 0;
-    kept += run->policy_record != NULL ? chain_record_size() : 0;
+    kept += run->expected != NULL ? expected_reply_size(run->expected) : 0;
+    /* Policies keep what they like of the request, its keys above all. */
+    kept += run->policy_record != NULL ? chain_record_size() + run->length : 0;
     kept += run->spans != NULL ? sizeof(struct spans) : 0;
-    run->kept = (uint16_t)kept;
+    run->kept = kept < UINT32_MAX ? (uint32_t)kept : UINT32_MAX;
     run->client_next = NULL;
     if (client->first == NULL) {
         client->first = run;
@@ -253,7 +257,8 @@ void client_queue_run(struct client *client, struct run *run)
     }
     client->last = run;
     client->in_flight += run->requests;
-    count_kept(client, run->kept);
+    client_count_kept(client, run->kept);
+    look_at_kept(client);
 }
 
 static bool is_complete(const struct run *run)
@@ -361,9 +366,9 @@ static void free_run(struct client *client, struct run *run)
         expected_reply_give(service, run->expected);
         run->expected = NULL;
     }
-    clear_text(client, run);
+    client_clear_text(client, &run->text);
     client_measure_end(client, run);
-    client->kept -= run->kept;
+    client_uncount_kept(client, run->kept);
     run_give(service->runs, run);
 }
 
@@ -383,7 +388,7 @@ static void advance(struct client *client)
         if (client->state == CLIENT_CLOSED) {
             return;
         }
-        clear_text(client, run);
+        client_clear_text(client, &run->text);
         if (!is_complete(run)) {
             return;
         }
@@ -430,8 +435,8 @@ void client_drop_runs(struct client *client)
                 expected_reply_give(client->service, run->expected);
                 run->expected = NULL;
             }
-            clear_text(client, run);
-            client->kept -= run->kept;
+            client_clear_text(client, &run->text);
+            client_uncount_kept(client, run->kept);
             if (run->lane->use == LANE_EXCLUSIVE) {
                 /* Replies are still to come on it that nobody waits for. */
                 run->lane->dirty = true;
@@ -445,7 +450,7 @@ void client_drop_runs(struct client *client)
         }
         run = next;
     }
-    assert(client->kept == 0);
+    assert(client->kept.records == 0 && client->kept.texts == 0);
 }
 
 /* ---- what lanes tell ---- */

@@ -368,7 +368,7 @@ static void replied_library(struct client *client, const struct expected_reply *
 
     expect(client, reply, is_ok(reply));
     profile_learn_right(client->profile, expected->right, reply);
-    if (is_ok(reply) && !client_keep_text(place, slice_of(expected->name))) {
+    if (is_ok(reply) && !client_keep_text(client, place, slice_of(expected->name))) {
         client_out_of_memory(client);
     }
 }

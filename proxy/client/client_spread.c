@@ -29,8 +29,7 @@ struct part {
     struct spread *spread;
     const struct cluster_way *way; /* of the lane of its own; NULL: home */
     int32_t slot;                  /* one that the node there had; CLUSTER_NOBODY: it had none */
-    char *reply;                   /* whole; NULL: it was not taken yet */
-    size_t length;
+    struct buffer reply;           /* whole; empty: it was not taken yet */
 };
 
 struct spread {
@@ -46,6 +45,7 @@ struct spread {
     bool is_gone;                    /* … of which nobody knows any more what became of a part */
     uint32_t count;
     uint32_t most;      /* that there is room for */
+    size_t kept;        /* bytes of all this that are counted for the client, beside the replies */
     struct part *parts; /* they do not move: lanes know them */
 };
 
@@ -75,12 +75,20 @@ static void give_lane_back(struct part *part, bool clean)
     }
 }
 
+static void drop_replies(struct spread *spread)
+{
+    for (uint32_t i = 0; i < spread->count; i++) {
+        client_clear_text(spread->client, &spread->parts[i].reply);
+    }
+}
+
 static void end(struct spread *spread)
 {
     for (uint32_t i = 0; i < spread->count; i++) {
         give_lane_back(&spread->parts[i], false);
-        free(spread->parts[i].reply);
     }
+    drop_replies(spread);
+    client_uncount_kept(spread->client, spread->kept);
     if (spread->split != NULL) {
         cluster_split_free(spread->split);
     }
@@ -215,7 +223,7 @@ static struct run *add_run(struct client *client, struct spread *spread)
         run->requests = 1;
         run->spread = spread;
         run->hushed = client_is_hushed(client);
-        run->part = spread->count;
+        run->part = (uint16_t)spread->count;
         spread->references++;
     }
     return run;
@@ -448,6 +456,9 @@ static bool send_parts(struct client *client, const struct request *request, con
         return false;
     }
     spread->most = (uint32_t)most;
+    spread->kept = sizeof *spread + most * sizeof *spread->parts;
+    spread->kept += spread->split != NULL ? cluster_split_size(spread->split) : 0;
+    client_count_kept(client, spread->kept);
     if (spread->split != NULL) {
         return send_split(client, spread);
     }
@@ -550,24 +561,11 @@ bool client_spread_hang_up(struct client *client)
 
 /* ---- replies ---- */
 
-/* False when memory is short. */
-static bool take_part(struct spread *spread, struct run *run)
-{
-    struct part *part = &spread->parts[run->part];
-
-    part->length = buffer_length(&run->text);
-    part->reply = malloc(part->length + 1);
-    if (part->reply == NULL) {
-        return false;
-    }
-    memcpy(part->reply, buffer_head(&run->text), part->length);
-    buffer_truncate(&run->text, 0);
-    return true;
-}
-
 static struct slice reply_of(const struct spread *spread, uint32_t place)
 {
-    return (struct slice){spread->parts[place].reply, spread->parts[place].length};
+    const struct buffer *reply = &spread->parts[place].reply;
+
+    return (struct slice){buffer_head(reply), buffer_length(reply)};
 }
 
 /* Whether WAIT was asked of a node that is no master any more, which is not known here yet. */
@@ -610,7 +608,7 @@ static bool is_in_parts(const struct spread *spread)
     uint32_t errors = 0;
 
     for (uint32_t i = 0; i < spread->count; i++) {
-        errors += spread->parts[i].reply[0] == '-';
+        errors += slice_begins(reply_of(spread, i), "-");
     }
     return errors > 0 && errors < spread->count;
 }
@@ -652,7 +650,9 @@ bool client_spread_advance(struct client *client, struct run *run)
         if (run->lane != NULL || run->answered < run->requests) {
             return false;
         }
-        return take_part(spread, run) || client_out_of_memory(client);
+        spread->parts[run->part].reply = run->text;
+        run->text = (struct buffer){0};
+        return true;
     }
     if (!text_open(&text)) {
         return client_out_of_memory(client);
@@ -664,6 +664,11 @@ bool client_spread_advance(struct client *client, struct run *run)
     }
     client->waits_for_nodes = false;
     note_whole(client, run, (struct slice){text.bytes, text.length});
+    if (client->state == CLIENT_CLOSED) {
+        text_free(&text);
+        return false;
+    }
+    drop_replies(spread);
     client_output(client, text.bytes, run->hushed ? 0 : text.length, false);
     text_free(&text);
     return client->state != CLIENT_CLOSED;

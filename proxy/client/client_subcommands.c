@@ -137,7 +137,7 @@ static bool set_library(struct client *client, bool is_name, struct slice value,
         return true;
     }
     answer(route, "+OK\r\n");
-    return client_keep_text(is_name ? &client->library_name : &client->library_version, value);
+    return client_keep_text(client, is_name ? &client->library_name : &client->library_version, value);
 }
 
 static bool route_setinfo(struct client *client, const struct resp_command *framed, const char *frame,

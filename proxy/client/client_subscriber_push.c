@@ -8,8 +8,6 @@
  */
 #include "client/client_subscriber_private.h"
 
-#include "base/log.h"
-
 /* ---- what is kept of pushes ---- */
 
 /* Redis keeps the rest. */
@@ -27,23 +25,6 @@ void client_subscriber_hold_back(struct client *client)
     }
 }
 
-/* Whether that and what there is for the client already is more than it may leave unread. Then it was closed. */
-static bool is_too_much(struct client *client)
-{
-    uint64_t limit = client->service->settings.output_limit;
-    uint64_t held = buffer_length(&client->output) + client_subscriber_kept(client);
-
-    if (limit == 0 || held <= limit) {
-        return false;
-    }
-    client_log(client, LOG_LEVEL_WARNING,
-               "closing client %s: %llu bytes of messages wait for it, more than client_output_limit",
-               client->address_text, (unsigned long long)held);
-    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
-    client_close(client, "past client_output_limit");
-    return true;
-}
-
 void client_subscriber_gather(struct subscriber_lane *at, const char *data, size_t length)
 {
     struct client *client = at->subscriber->client;
@@ -51,7 +32,7 @@ void client_subscriber_gather(struct subscriber_lane *at, const char *data, size
     if (!buffer_append(&client->service->reactor->buffers, &at->frame, data, length)) {
         (void)client_out_of_memory(client);
     } else {
-        (void)is_too_much(client);
+        (void)client_is_over_limit(client);
     }
 }
 
@@ -83,7 +64,7 @@ void client_subscriber_push(struct client_subscriber *subscriber, struct slice p
         client_output(client, push.data, push.length, false);
     } else if (!buffer_append(&client->service->reactor->buffers, waiting, push.data, push.length)) {
         (void)client_out_of_memory(client);
-    } else if (!is_too_much(client)) {
+    } else if (!client_is_over_limit(client)) {
         client_subscriber_hold_back(client);
     }
 }

@@ -20,8 +20,8 @@ static void insert_before(struct client *client, struct run *run, const struct r
     }
     run->client_next = *link;
     *link = run;
-    run->kept = (uint16_t)sizeof *run;
-    client->kept += run->kept;
+    run->kept = (uint32_t)sizeof *run;
+    client_count_kept(client, run->kept);
 }
 
 /* A part of a run, for which nothing was counted yet but the run as a whole. */
@@ -60,7 +60,7 @@ struct run *client_take_out(struct client *client, struct run *run, struct run *
     run->spread = NULL;
     taken->expected = run->expected;
     taken->policy_record = run->policy_record;
-    uint16_t kept = taken->kept;
+    uint32_t kept = taken->kept;
     taken->kept = run->kept;
     run->kept = kept;
     run->expected = NULL;

@@ -168,6 +168,7 @@ struct conf {
     int64_t client_idle_timeout;
     int64_t client_id_timeout; /* how long a client keeps the lane whose id it was told */
     int64_t client_output_limit;
+    int64_t memory_limit;
     int64_t client_pipeline_limit; /* requests of one client under way at once */
     int64_t max_request;           /* the longest argument, as Redis' proto-max-bulk-len */
     int64_t cut_through;           /* a longer request goes through an exclusive lane without being held in memory */

@@ -174,6 +174,14 @@ const struct conf_option conf_options[] = {
      .help =
          "A client is closed when more than this is kept of replies that it has not read, or of requests behind one\n"
          "that blocks."},
+    {FIELD(memory_limit), .reach = CONF_REACH_PROCESS, .type = CONF_SIZE, .min = 32 * MB, .max = 1024 * GB,
+     .zero = "half of what the machine has, or the control group lets the process have", .initial = "0",
+     .reloadable = true,
+     .help =
+         "Requests and replies that are held for all clients together take no more than this, and those of one client\n"
+         "no more than a quarter. Beyond three quarters of it, clients that do not read and hold much are not read "
+         "from;\n"
+         "beyond all of it, or after five seconds, those for whom most is held are closed."},
     {FIELD(client_pipeline_limit), .type = CONF_INTEGER, .min = 1, .max = 65536, .initial = "1024", .reloadable = true,
      .help =
          "Requests of one client under way at once on a shared lane. A client that sends more is not read from until\n"

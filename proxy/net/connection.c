@@ -174,6 +174,9 @@ static void set_number(int fd, int level, int option, int64_t value)
     (void)setsockopt(fd, level, option, &number, sizeof number);
 }
 
+/* Bytes that the kernel takes of a connection beyond what is on its way. */
+#define UNSENT_MAX (256 * 1024)
+
 void connection_tune(int fd, const struct connection_tuning *tuning)
 {
     struct sockaddr_storage own;
@@ -183,6 +186,8 @@ void connection_tune(int fd, const struct connection_tuning *tuning)
         return;
     }
     set_number(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    /* What the other end does not read waits where it is counted, and not by megabytes in the kernel. */
+    set_number(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_MAX);
     if (tuning->keepalive_ms > 0) {
         int64_t seconds = tuning->keepalive_ms >= 1000 ? tuning->keepalive_ms / 1000 : 1;
         set_number(fd, SOL_SOCKET, SO_KEEPALIVE, 1);

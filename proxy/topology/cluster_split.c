@@ -29,9 +29,7 @@ struct part {
     uint32_t keys;
     size_t start; /* of its frame, in frames */
     size_t length;
-    char *reply; /* NULL: it has not come */
-    size_t reply_length;
-    bool is_lost; /* it has come, but there was no memory for it */
+    struct slice reply; /* the caller's; none: it has not come */
 };
 
 struct cluster_split {
@@ -41,6 +39,7 @@ struct cluster_split {
     uint32_t keys;
     uint32_t *part_of_key;
     char *frames;
+    size_t size;       /* bytes of all this */
     struct slice name; /* of the command, as it came; valid while the split is being made */
 };
 
@@ -178,7 +177,9 @@ static bool take_apart(struct cluster_split *split, struct slice frame)
         return false;
     }
     /* sprintf() ends each of its texts by a NUL, which the next one covers. */
-    split->frames = malloc(place_parts(split) + 1);
+    size_t length = place_parts(split) + 1;
+    split->frames = malloc(length);
+    split->size += length;
     char **ends = calloc(split->count, sizeof *ends);
     if (split->frames != NULL && ends != NULL) {
         write_parts(split, frame, ends);
@@ -205,6 +206,7 @@ struct cluster_split *cluster_split_new(const struct command *command, struct sl
     size_t most = split->keys < CLUSTER_SLOTS ? split->keys : CLUSTER_SLOTS;
     split->parts = calloc(most, sizeof *split->parts);
     split->part_of_key = calloc(split->keys, sizeof *split->part_of_key);
+    split->size = sizeof *split + most * sizeof *split->parts + split->keys * sizeof *split->part_of_key;
     if (split->parts == NULL || split->part_of_key == NULL || !take_apart(split, frame)) {
         cluster_split_free(split);
         return NULL;
@@ -214,13 +216,15 @@ struct cluster_split *cluster_split_new(const struct command *command, struct sl
 
 void cluster_split_free(struct cluster_split *split)
 {
-    for (size_t i = 0; i < split->count; i++) {
-        free(split->parts[i].reply);
-    }
     free(split->parts);
     free(split->part_of_key);
     free(split->frames);
     free(split);
+}
+
+size_t cluster_split_size(const struct cluster_split *split)
+{
+    return split->size;
 }
 
 size_t cluster_split_count(const struct cluster_split *split)
@@ -239,22 +243,15 @@ struct cluster_split_part cluster_split_part(const struct cluster_split *split, 
 
 void cluster_split_take(struct cluster_split *split, size_t place, struct slice reply)
 {
-    struct part *part = &split->parts[place];
-
-    assert(part->reply == NULL && !part->is_lost);
-    part->reply = malloc(reply.length + 1);
-    part->is_lost = part->reply == NULL;
-    if (part->reply != NULL) {
-        memcpy(part->reply, reply.data, reply.length);
-        part->reply_length = reply.length;
-    }
+    assert(split->parts[place].reply.length == 0);
+    split->parts[place].reply = reply;
 }
 
 static bool read_part(const struct part *part, struct resp_element *element)
 {
-    struct slice reply = {part->reply, part->reply_length};
+    struct slice reply = part->reply;
 
-    return part->reply != NULL && reply.length > 0 && resp_element_next(&reply, element);
+    return reply.length > 0 && resp_element_next(&reply, element);
 }
 
 /* Whether it is what Redis answers to such a command where all goes well. */
@@ -277,13 +274,9 @@ static bool write_failure(const struct cluster_split *split, FILE *out)
 
     for (size_t i = 0; i < split->count; i++) {
         const struct part *part = &split->parts[i];
-        if (part->is_lost) {
-            fputs("-ERR Headgate is out of memory\r\n", out);
-            return true;
-        }
         bool is_read = read_part(part, &element);
         if (is_read && resp_element_is_error(&element)) {
-            fwrite(part->reply, 1, part->reply_length, out);
+            fwrite(part->reply.data, 1, part->reply.length, out);
             return true;
         }
         if (!is_read || !fits(split, part, &element)) {

@@ -23,10 +23,12 @@ bool cluster_split_can(const struct command *command);
 struct cluster_split *cluster_split_new(const struct command *command, struct slice frame);
 void cluster_split_free(struct cluster_split *split);
 
+/* Bytes that it takes, without the replies. */
+size_t cluster_split_size(const struct cluster_split *split);
 size_t cluster_split_count(const struct cluster_split *split);
 struct cluster_split_part cluster_split_part(const struct cluster_split *split, size_t place);
 
-/* The whole reply to that part, which is copied; in any order, each once. */
+/* The whole reply to that part, which stays the caller's, and there; in any order, each once. */
 void cluster_split_take(struct cluster_split *split, size_t place, struct slice reply);
 /* When all have come: writes the reply as from one server; of errors the one of the first part that has one. */
 void cluster_split_write(const struct cluster_split *split, FILE *out);

@@ -55,6 +55,7 @@ static bool start_one(struct server *server, struct servers *servers, struct rea
         .policies = policies,
         .stats = &server->stats,
         .clients_given = &servers->clients_given,
+        .memory = &servers->memory,
     };
 
     if (!expiry_open(&server->expiry, reactor, &server->stats, server->conf)) {
@@ -74,10 +75,22 @@ static bool start_one(struct server *server, struct servers *servers, struct rea
     return true;
 }
 
+static void follow_memory_limit(struct servers *servers)
+{
+    uint64_t limit = (uint64_t)servers->list[0].conf->process->memory_limit;
+
+    limit = limit > 0 ? limit : memory_default_limit("");
+    atomic_store(&servers->memory.limit, limit);
+    for (size_t i = 0; i < servers->count; i++) {
+        stats_set(&servers->list[i].stats, STATS_MEMORY_LIMIT, limit);
+    }
+}
+
 bool servers_start(struct servers *servers, struct reactor *reactor, const struct policy *const *policies)
 {
     bool started = true;
 
+    follow_memory_limit(servers);
     for (size_t i = 0; i < servers->count && started; i++) {
         started = start_one(&servers->list[i], servers, reactor, policies);
     }
@@ -144,6 +157,7 @@ void servers_reconfigure(struct servers *servers, const struct conf *process, vo
     for (size_t i = 0; i < servers->count; i++) {
         reconfigure(&servers->list[i], conf_server_at(process, i), done, context);
     }
+    follow_memory_limit(servers);
 }
 
 size_t servers_workers(const struct servers *servers)
@@ -276,7 +290,8 @@ void servers_close_clients(struct servers *servers)
 bool servers_share_stat(enum stats_id id)
 {
     return id == STATS_UPGRADES || id == STATS_UPGRADE_FAILURES || id == STATS_PREDECESSOR_CLIENTS ||
-           id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD;
+           id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD ||
+           id == STATS_MEMORY_LIMIT;
 }
 
 /* Of these a sum says nothing. */

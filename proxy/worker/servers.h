@@ -32,6 +32,7 @@ struct servers {
     struct server *list;
     size_t count;
     bool is_draining;
+    struct memory memory;   /* of all */
     uint64_t clients_given; /* of all, since the start: no two have clients of one number */
     uint64_t last_move;     /* the number that clients were told of last who may go elsewhere */
     bool has_successor;     /* another process was given all the sockets, which nothing else would tell */

@@ -247,6 +247,9 @@ static void *worker_run(void *context)
     }
     upstream_warm_up(worker->upstream);
     while (!worker->stopping && reactor_turn(&worker->reactor)) {
+        if (client_service_relieve(worker->clients)) {
+            reactor_settle(&worker->reactor);
+        }
     }
     client_service_close_all(worker->clients, "shutting down");
     reactor_settle(&worker->reactor);
@@ -372,7 +375,11 @@ static bool build(struct worker *worker, const struct conf *conf)
 {
     struct reactor *reactor = &worker->reactor;
 
-    return reactor_init(reactor, &worker->stats) && prepare_security(reactor, conf) && build_parts(worker, conf);
+    if (!reactor_init(reactor, &worker->stats)) {
+        return false;
+    }
+    reactor->buffers.memory = worker->parts.memory;
+    return prepare_security(reactor, conf) && build_parts(worker, conf);
 }
 
 struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts)

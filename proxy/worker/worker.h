@@ -29,6 +29,7 @@ struct worker_parts {
     const struct chain_roster *policies;
     struct workgroup *group;     /* the other workers; each is one of them until it stops */
     struct admission *admission; /* whom the configuration knows, until worker_reconfigure(); needed at start only */
+    struct memory *memory;       /* the account of all workers of the process */
     /* From a worker's thread: the map of the cluster may be old. NULL: there is no cluster. */
     void (*want_map)(void *pool);
     void *pool;

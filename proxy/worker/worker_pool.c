@@ -200,6 +200,7 @@ bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool
         .policies = &worker_pool->policies,
         .group = &worker_pool->group,
         .admission = worker_pool->admission,
+        .memory = given->memory,
         .want_map = want_map,
         .pool = worker_pool,
     };
@@ -348,6 +349,7 @@ static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_i
     case STATS_UPGRADES:
     case STATS_UPGRADE_FAILURES:
     case STATS_PREDECESSOR_CLIENTS:
+    case STATS_MEMORY_LIMIT:
         return stats_get(worker_pool->stats, id);
     default:
         return 0;

@@ -16,6 +16,7 @@ struct worker_pool_parts {
     const struct policy *const *policies;
     struct stats *stats;     /* where lookups are counted */
     uint64_t *clients_given; /* by all pools of the process: the number of the last client */
+    struct memory *memory;   /* … and their account of it */
 };
 
 struct worker_pool {

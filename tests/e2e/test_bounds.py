@@ -19,6 +19,8 @@ PIECES = {
     "arity": (encode("DELIFEQ"), b"-ERR wrong number"),
     "mixed": (encode("FLUSHALL") + encode("INCR", "n"), b"-DENIED"),
     "named": (encode("CLIENT", "SETNAME", "a b"), b"-ERR Client names"),
+    "long": (encode("CLIENT", "SETNAME", "n" * 30_000), b"+OK"),
+    "lock": (encode("SET", "lock:" + "k" * 30_000, "token", "NX", "PX", 60_000), b"+OK"),
 }
 MANY = 10 * MEBIBYTE
 # The kernel's buffers of one connection have room for 36 MiB, and Headgate may take 24.
@@ -44,10 +46,11 @@ def await_blocked(redis, count=1):
         wait_for(lambda: b"blocked_clients:%d" % count in observer("INFO", "clients"), what="the client to block")
 
 
-@pytest.mark.parametrize("kind", ["denied", "arity", "mixed"])
+@pytest.mark.parametrize("kind", ["denied", "arity", "mixed", "long", "lock"])
 def test_answers_that_wait_count(make, redis, kind):
-    """The client is closed past its limit, and the reason is logged."""
-    headgate = make(RULES, client_output_limit="64kb")
+    """So does what is remembered of the requests. The client is closed past its limit, and the reason is logged."""
+    rules, limit = {"long": ("", "1mb"), "lock": ("[lease:lock]\nkeys = lock:*\n", "1mb")}.get(kind, (RULES, "64kb"))
+    headgate = make(rules, client_output_limit=limit)
     other, client = headgate.connect(), headgate.connect()
     assert other("PING") == PONG
     client.send(BLPOP)
@@ -61,6 +64,30 @@ def test_answers_that_wait_count(make, redis, kind):
     await_blocked(redis, 0)
     assert headgate.peak_rss() - before < 16 * MEBIBYTE + sanitizer_overhead()
     assert stats(headgate, "clients")["clients_closed_output_total"] == "1"
+
+
+def test_all_clients_together_are_bounded(make, redis):
+    """Those for whom most is held are closed; who reads is served as ever, and all others get the whole of their reply."""
+    headgate = make("", memory_limit="48mb")
+    other = headgate.connect()
+    large = b"v" * (8 * MEBIBYTE)
+    assert other("SET", "large", large) == OK
+    before = headgate.rss()
+    clients = [headgate.connect() for _ in range(12)]
+    for client in clients:
+        client.send(encode("GET", "large"))
+    wait_for(lambda: "memory_limit is reached" in headgate.log(), what="the reason in the log")
+    for number in range(100):
+        assert other("INCR", "n") == number + 1
+    closed = 0
+    for client in clients:
+        try:
+            assert client.read() == large
+        except Closed:
+            closed += 1
+    assert 1 <= closed < len(clients)
+    assert stats(headgate, "clients")["clients_closed_memory_total"] == str(closed)
+    assert headgate.peak_rss() - before < 80 * MEBIBYTE + sanitizer_overhead()
 
 
 @pytest.mark.parametrize("limit", ["1gb", "0"])

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from harness.cluster import SLOTS, Cluster, key_in, slot_of
-from harness.resp import OK, PONG, QUEUED, Error, Map, Verbatim, wait_for
+from harness.cluster import SLOTS, Cluster, key_in, slot_of, tag_of
+from harness.resp import OK, PONG, QUEUED, Closed, Error, Map, Verbatim, wait_for
 
 CROSSSLOT = Error(b"CROSSSLOT Keys in request don't hash to the same slot")
 
@@ -293,6 +293,19 @@ def test_requests_over_several_slots_are_taken_apart(empty, make_headgate, pool)
     assert client("DEL", "list") == 1
     assert client("RPUSH", "list", "x") == 1
     assert client("MGET", "list", "key:150") == [None, values[150]]
+
+
+@pytest.mark.parametrize("name", ["MGET", "KEYS"])
+def test_replies_of_which_a_part_is_missing_count(empty, make_headgate, name):
+    """All of them are held until then, however busily the client reads."""
+    client = connect(empty, make_headgate, cross_slot="split", client_output_limit="4mb")
+    tags = [tag_of(min(empty.slots_of(node))) for node in empty.masters]
+    for tag in tags:
+        assert client("SET", f"{{{tag}}}", "v" * 2_000_000) == OK
+        assert client("SET", f"{{{tag}}}" + "k" * 2_000_000, "v") == OK
+    assert client("GET", f"{{{tags[0]}}}") == b"v" * 2_000_000
+    with pytest.raises(Closed):
+        client(*(["KEYS", "*"] if name == "KEYS" else ["MGET", *(f"{{{tag}}}" for tag in tags)]))
 
 
 def test_a_client_sees_its_own_effects_in_order(empty, make_headgate, pool):

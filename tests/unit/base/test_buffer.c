@@ -8,10 +8,12 @@
 #define LARGEST (BUFFER_CLASS_SMALLEST << (BUFFER_CLASSES - 1))
 
 static struct buffer_pool pool;
+static struct memory memory;
 
 static void empty_pool(void)
 {
-    pool = (struct buffer_pool){0};
+    memory = (struct memory){0};
+    pool = (struct buffer_pool){.memory = &memory};
 }
 
 static void check_pool(void)
@@ -19,6 +21,7 @@ static void check_pool(void)
     cr_assert_eq(pool.bytes_lent, 0, "every block was given back");
     buffer_pool_free(&pool);
     cr_assert_eq(pool.bytes_kept, 0, "no free block is forgotten");
+    cr_assert_eq(memory.used, 0, "nor in the account");
 }
 
 TestSuite(buffer, .init = empty_pool, .fini = check_pool);
@@ -148,6 +151,12 @@ Test(buffer, keeps_its_bytes_under_a_random_mix)
             consume_stream(&buffer, &read, size < length ? size : length);
         }
         cr_assert_eq(buffer_length(&buffer), written - read);
+        uint64_t has = pool.bytes_lent + pool.bytes_kept;
+        cr_assert(has <= memory.used + MEMORY_STEP && memory.used <= has + MEMORY_STEP, "the account knows");
+        if (step % 1000 == 0) {
+            /* Beyond it, nothing is kept for later. */
+            memory.limit = step % 2000 == 0 ? LARGEST / 4 : 0;
+        }
     }
     consume_stream(&buffer, &read, written - read);
 }

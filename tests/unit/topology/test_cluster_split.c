@@ -39,10 +39,7 @@ static void expect_reply(const struct cluster_split *parts, const char *expected
 
 static void take(struct cluster_split *parts, size_t place, const char *reply)
 {
-    char *copy = strdup(reply);
-
-    cluster_split_take(parts, place, (struct slice){copy, strlen(copy)});
-    free(copy);
+    cluster_split_take(parts, place, slice_of(reply));
 }
 
 Test(cluster_split, which_commands)
