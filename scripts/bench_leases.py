@@ -44,7 +44,7 @@ def run(options):
     with contextlib.ExitStack() as stack:
         redis = bench_targets.start_redis(options.redis_port, options.connections)
         stack.callback(redis.stop)
-        headgate = bench_targets.Headgate(redis, options, "leases", "[lease:bench]\nkeys = lock:*\n")
+        headgate = bench_targets.Headgate(redis, options, "leases", f"[lease:bench]\nkeys = lock:*\n[lease]\nmax_leases = {5 * count + 1000}\n")
         stack.callback(headgate.stop)
         before = headgate.resident()
         connection = stack.enter_context(socket.create_connection((headgate.host, headgate.port)))

@@ -37,6 +37,9 @@ static const struct policy_counter counter_table[] = {
                                 "locks and permits that were held for max_hold, and are not renewed any more"},
     [LEASE_COUNTER_DROPPED] = {"lease_dropped_total", STATS_COUNTER,
                                "locks and permits whose watch was ended by LEASE DROP or by another configuration"},
+    [LEASE_COUNTER_UNWATCHED] = {"lease_unwatched_total", STATS_COUNTER,
+                                 "locks and permits, and requests for them, that max_leases had no room for"},
+    [LEASE_COUNTER_WEIGHT] = {"lease_weight", STATS_GAUGE, "what those that are watched now count of max_leases"},
 };
 
 static_assert(sizeof counter_table / sizeof counter_table[0] == LEASE_COUNTERS, "a counter is missing");
@@ -74,6 +77,9 @@ static struct lease_rule *make_rules(struct lease_registry *registry, const stru
     *count = conf_rules_count(list, &lease_section);
     struct lease_rule *rules = conf_alloc(NULL, *count * sizeof *rules);
 
+    lease_registry_lock(registry);
+    lease_registry_bound(registry, lease_rule_most(list));
+    lease_registry_unlock(registry);
     for (size_t i = 0; i < *count; i++) {
         list = conf_rules_first(list, &lease_section);
         lease_rule_make(&rules[i], list);
@@ -210,9 +216,12 @@ static void lease_stats(void *instance)
     struct lease_worker *worker = instance;
 
     lease_registry_lock(worker->registry);
-    size_t held = worker->host->worker == 0 ? lease_registry_count(worker->registry) : 0;
+    bool speaks = worker->host->worker == 0;
+    size_t held = speaks ? lease_registry_count(worker->registry) : 0;
+    size_t weight = speaks ? lease_registry_weight(worker->registry) : 0;
     lease_registry_unlock(worker->registry);
     atomic_store_explicit(&worker->counters[LEASE_COUNTER_HELD], held, memory_order_relaxed);
+    atomic_store_explicit(&worker->counters[LEASE_COUNTER_WEIGHT], weight, memory_order_relaxed);
 }
 
 static void lease_stop(void *instance)
@@ -254,7 +263,7 @@ static void unshare(void *shared)
     lease_registry_free(shared);
 }
 
-static const struct conf_section *const sections[] = {&lease_section, NULL};
+static const struct conf_section *const sections[] = {&lease_all_section, &lease_section, NULL};
 
 static const struct policy_twin lease_twin = {
     .tell = {.name = "TELL", .least = 3, .most = 3, .run = lease_verb_tell},

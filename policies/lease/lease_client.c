@@ -103,7 +103,7 @@ void lease_client_leave(struct lease_worker *worker, struct lease_client *client
 {
     struct lease_owner *const owners[] = {client->named, client->process, client->alone};
 
-    lease_request_forget(client);
+    lease_request_forget(worker, client);
     lease_owner_set_searching(worker, client, false);
     lease_guard_end(worker, client, UINT64_MAX);
     lease_registry_lock(worker->registry);

@@ -157,7 +157,7 @@ static void grant_late(struct effect *effect, struct lease *lease)
 }
 
 /* The lock on these keys was taken, or may have been. Returns the lease that is on file now, as the one of before may
- * have ended; NULL when memory is short. */
+ * have ended; NULL when there is no room for it, or memory is short. */
 static struct lease *grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
 {
     const struct lease_request *request = effect->request;
@@ -193,6 +193,10 @@ static struct lease *grant(struct effect *effect, const struct lease_target *tar
         supersede(effect, lease);
     }
     lease_schedule(effect->worker, lease);
+    if (lease->is_beyond) {
+        lease_end(effect->worker, lease, LEASE_REASON_BEYOND);
+        return NULL;
+    }
     return lease;
 }
 
@@ -467,6 +471,7 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
     for (size_t i = 0; i < request->target_count; i++) {
         lease_registry_untouch(worker->registry, &request->targets[i].touch);
     }
+    (void)lease_registry_weigh_request(worker->registry, &request->client->weight, &request->weight, 0);
     if (request->suspects_all) {
         lease_registry_end_unseen(worker->registry, request->database, effect.outcome != LEASE_OUTCOME_REFUSED);
     }

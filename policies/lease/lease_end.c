@@ -18,6 +18,7 @@ static const struct {
     [LEASE_REASON_UNREACHABLE] = {true, LEASE_COUNTER_LOST_UNREACHABLE},
     [LEASE_REASON_OWNER_GONE] = {false, LEASE_COUNTER_OWNER_GONE},
     [LEASE_REASON_DROPPED] = {false, LEASE_COUNTER_DROPPED},
+    [LEASE_REASON_BEYOND] = {false, 0}, /* lease_warn_of_bound() does, also of what was not confirmed */
 };
 
 void lease_suspect(struct lease_worker *worker, struct lease *lease)
@@ -64,6 +65,11 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
     }
     if (lease->confirmed && reason == LEASE_REASON_OWNER_GONE) {
         lease_inform_of_end(worker, lease);
+    }
+    if (reason == LEASE_REASON_BEYOND) {
+        const struct lease_key *key = lease->members[0].key;
+        lease_warn_of_bound(worker, lease->terms.rule, (struct slice){key->name, key->length},
+                            lease_shown_owner(lease));
     }
     bool counts = lease->confirmed && outcomes[reason].counter != 0;
     if (counts && !(lease->state == LEASE_EXHAUSTED && outcomes[reason].is_loss)) {

@@ -46,6 +46,8 @@ enum lease_counter {
     LEASE_COUNTER_OWNER_GONE,
     LEASE_COUNTER_MAX_HOLD,
     LEASE_COUNTER_DROPPED,
+    LEASE_COUNTER_UNWATCHED,
+    LEASE_COUNTER_WEIGHT,
     LEASE_COUNTERS
 };
 
@@ -78,6 +80,7 @@ struct lease_client {
     char *text;                  /* "address/user/name"; NULL when memory was short */
     struct lease_request *queued; /* by MULTI, the last one first */
     size_t queued_count;
+    size_t weight;         /* of its requests under way, and of those */
     uint32_t queued_place; /* of the next command of the transaction that is looked at, from 0 on */
     LIST_HEAD(, lease_guard) guards;
     size_t guard_count;
@@ -107,6 +110,7 @@ struct lease_request {
     uint32_t of;    /* … of which there were so many */
     bool flushes;
     bool suspects_all; /* it may have ended any lease of the database */
+    size_t weight;     /* what is kept of it, in whole KiB */
     size_t target_count;
     struct lease_target targets[]; /* for locks of several keys, one for each */
 };
@@ -134,6 +138,7 @@ struct lease_worker {
     bool last_round;           /* the process ends: all leases are renewed once more */
     struct lease_lines losses; /* that were logged */
     struct lease_lines ends;   /* of owners */
+    struct lease_lines beyond; /* what max_leases has no room for */
     int64_t failure_warned_us; /* when a failure was logged last */
 };
 
@@ -216,7 +221,7 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
 /* Whether it may have to do with a lock that is watched, or ends what MULTI has queued. */
 bool lease_request_concerns(const struct lease_worker *worker, const struct policy_glance *glance);
 /* Frees those that MULTI has queued. */
-void lease_request_forget(struct lease_client *client);
+void lease_request_forget(struct lease_worker *worker, struct lease_client *client);
 
 /* ---- lease_outcome.c ---- */
 
@@ -258,6 +263,8 @@ void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lea
 
 /* Sets when the lease is to be looked at next, after whatever may have changed that. */
 void lease_schedule(struct lease_worker *worker, struct lease *lease);
+/* What it counts of max_leases: a renewal of one key in ten seconds is one. */
+size_t lease_weight(const struct lease *lease);
 /* When it is to be looked at, if nothing stands in the way, … */
 int64_t lease_due_us(const struct lease *lease);
 /* … when a lock that is held is to be renewed, … */
@@ -320,6 +327,8 @@ enum policy_answer lease_verb_hear(void *instance, size_t count, const struct sl
 
 const char *lease_reason_name(enum lease_reason reason);
 const char *lease_kind_name(enum lease_kind kind);
+/* How its owner is shown. */
+struct slice lease_shown_owner(const struct lease *lease);
 /* Tells those who listen what has happened, so many times, to such a lock. */
 void lease_tell(const struct lease_worker *worker, const struct lease *lease, enum policy_event_kind kind,
                 uint32_t count, const char *what);
@@ -327,6 +336,8 @@ void lease_tell(const struct lease_worker *worker, const struct lease *lease, en
 void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, const char *what);
 /* Logs, not too often, that a lock is let go as its owner is gone. The registry is locked. */
 void lease_inform_of_end(struct lease_worker *worker, const struct lease *lease);
+/* Counts that something of that owner is not watched for want of room, and logs it, not too often. */
+void lease_warn_of_bound(struct lease_worker *worker, const char *rule, struct slice key, struct slice owner);
 /* Logs, not too often, that a script has failed. Nothing is locked. */
 void lease_warn_of_failure(struct lease_worker *worker, const char *error);
 

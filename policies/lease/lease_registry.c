@@ -15,6 +15,8 @@
 #define DATABASES 64
 /* Tables have some room from the beginning, so that adding to them succeeds. */
 #define TABLE_ROOM 256
+/* What is left, when an owner has what it may have, is so many times that. */
+#define SHARE 3
 /* Semaphores that are remembered, one in each place. */
 #define SEMAPHORES ((size_t)1024)
 
@@ -34,6 +36,9 @@ struct lease_registry {
     _Atomic size_t script_count;
     LIST_HEAD(, lease) leases;
     size_t lease_count;
+    size_t most; /* what the leases may weigh, and the requests as well */
+    size_t leases_weigh;
+    size_t requests_weigh;
     uint64_t sequence;
     size_t flushes;
     struct unseen unseen[DATABASES];
@@ -97,6 +102,7 @@ void lease_registry_free(struct lease_registry *registry)
         lease_registry_remove(registry, LIST_FIRST(&registry->leases), LEASE_REASON_DROPPED);
     }
     assert(registry->keys.count == 0 && registry->owners.count == 0);
+    assert(registry->leases_weigh == 0 && registry->requests_weigh == 0);
     free_scripts(&registry->scripts);
     table_close(&registry->keys);
     table_close(&registry->members);
@@ -139,6 +145,43 @@ uint64_t lease_registry_last(const struct lease_registry *registry)
 size_t lease_registry_count(const struct lease_registry *registry)
 {
     return registry->lease_count;
+}
+
+void lease_registry_bound(struct lease_registry *registry, size_t most)
+{
+    registry->most = most;
+}
+
+size_t lease_registry_weight(const struct lease_registry *registry)
+{
+    return registry->leases_weigh;
+}
+
+/* The more there is, the less each may have of the rest: who has nothing yet finds some of it. */
+static bool weigh(size_t most, size_t *of_all, size_t *of_holder, size_t *weight, size_t wanted)
+{
+    size_t more = wanted > *weight ? wanted - *weight : 0;
+
+    if (more > 0 && *of_all + more + SHARE * (*of_holder + more) > most) {
+        return false;
+    }
+    *of_all += wanted - *weight;
+    *of_holder += wanted - *weight;
+    *weight = wanted;
+    return true;
+}
+
+bool lease_registry_weigh(struct lease_registry *registry, struct lease *lease, size_t weight)
+{
+    size_t nobodys = lease->weight;
+    size_t *of_owner = lease->owner != NULL ? &lease->owner->weight : &nobodys;
+
+    return weigh(registry->most, &registry->leases_weigh, of_owner, &lease->weight, weight);
+}
+
+bool lease_registry_weigh_request(struct lease_registry *registry, size_t *of_client, size_t *weight, size_t wanted)
+{
+    return weigh(registry->most, &registry->requests_weigh, of_client, weight, wanted);
 }
 
 struct lease_wheel *lease_registry_wheel(struct lease_registry *registry, size_t worker)
@@ -406,6 +449,7 @@ struct lease *lease_registry_add(struct lease_registry *registry, int64_t databa
 static void settle_owner(struct lease_registry *registry, struct lease_owner *owner)
 {
     if (owner->connections == 0 && LIST_EMPTY(&owner->leases)) {
+        assert(owner->weight == 0);
         table_remove(&registry->owners, &owner->node);
         if (owner->process.pid != 0) {
             LIST_REMOVE(owner, of_processes);
@@ -419,6 +463,7 @@ static void disown(struct lease_registry *registry, struct lease *lease)
     struct lease_owner *owner = lease->owner;
 
     if (owner != NULL) {
+        owner->weight -= lease->weight;
         lease->owner = NULL;
         LIST_REMOVE(lease, of_owner);
         settle_owner(registry, owner);
@@ -436,6 +481,7 @@ void lease_move(struct lease *lease, enum lease_state state)
 void lease_registry_remove(struct lease_registry *registry, struct lease *lease, enum lease_reason reason)
 {
     lease_wheel_cancel(&lease->watch);
+    (void)lease_registry_weigh(registry, lease, 0);
     remove_members(registry, lease);
     settle_keys(registry, lease);
     lease->key_count = 0;
@@ -609,6 +655,7 @@ void lease_registry_own(struct lease_registry *registry, struct lease *lease, st
 {
     if (lease->owner != owner) {
         disown(registry, lease);
+        owner->weight += lease->weight;
         lease->owner = owner;
         LIST_INSERT_HEAD(&owner->leases, lease, of_owner);
     }

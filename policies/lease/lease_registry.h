@@ -51,7 +51,8 @@ enum lease_reason {
     LEASE_REASON_UNREACHABLE,
     LEASE_REASON_OWNER_GONE,
     LEASE_REASON_MAX_HOLD,
-    LEASE_REASON_DROPPED
+    LEASE_REASON_DROPPED,
+    LEASE_REASON_BEYOND
 };
 
 struct lease;
@@ -101,6 +102,7 @@ struct lease_touch {
 struct lease_owner {
     struct table_node node;
     size_t connections;
+    size_t weight;   /* of its leases */
     int64_t gone_us; /* when the last connection went; 0: there are some, or may be */
     LIST_HEAD(, lease) leases;
     /* Of a process; pid 0: it is none. */
@@ -125,6 +127,7 @@ struct lease {
     enum lease_state state;
     enum lease_reason reason;
     bool calling;       /* a script for it is under way */
+    bool is_beyond;     /* it has become too heavy: the watch over it is to end */
     bool confirmed;     /* Redis has said that it was taken */
     bool after_release; /* a release may have come about */
     bool ranked;        /* a permit that newcomers' scores are compared with: the lower its score, the safer it is */
@@ -133,6 +136,7 @@ struct lease {
     uint32_t rank;      /* … which was this */
     bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
     bool was_endless;   /* it was taken without a time to live, and may have none again behind a failover */
+    size_t weight;      /* what it counts of max_leases */
     size_t worker;      /* which of them watches it */
     uint64_t client;    /* the connection that took it; 0: nobody knows which of two */
     uint64_t sequence;  /* of the request that took it */
@@ -186,6 +190,10 @@ uint64_t lease_registry_sequence(struct lease_registry *registry);
 uint64_t lease_registry_last(const struct lease_registry *registry);
 /* How many leases there are. */
 size_t lease_registry_count(const struct lease_registry *registry);
+/* What all leases may weigh together, and so may all requests under way; those on file stay if it is less. */
+void lease_registry_bound(struct lease_registry *registry, size_t most);
+/* What the leases weigh. */
+size_t lease_registry_weight(const struct lease_registry *registry);
 struct lease_wheel *lease_registry_wheel(struct lease_registry *registry, size_t worker);
 /* Whether the process is about to end: clients that leave now come back elsewhere. */
 bool lease_registry_is_draining(const struct lease_registry *registry);
@@ -230,6 +238,11 @@ struct lease *lease_registry_add(struct lease_registry *registry, int64_t databa
                                  size_t key_count, struct slice token);
 /* The one that moves a lease from state to state. */
 void lease_move(struct lease *lease, enum lease_state state);
+/* The lease weighs so much from now on. False: there is no room for it, as no owner's leases may weigh more than a
+ * third of what is left beside them, and it weighs what it did. What becomes no heavier always may. */
+bool lease_registry_weigh(struct lease_registry *registry, struct lease *lease, size_t weight);
+/* The same of a request under way that weighs *weight, among those of a client, which weigh *of_client. */
+bool lease_registry_weigh_request(struct lease_registry *registry, size_t *of_client, size_t *weight, size_t wanted);
 /* Takes the lease off file, as ENDED: it is void unless a script for it is under way. */
 void lease_registry_remove(struct lease_registry *registry, struct lease *lease, enum lease_reason reason);
 /* Frees one that has ended, once no script for it is under way. */

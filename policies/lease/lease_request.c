@@ -279,7 +279,21 @@ static void keep_targets(const struct reading *reading, struct lease_request *ke
     }
 }
 
-/* What is to be kept of the request, or NULL if it is of no interest (or memory is short). */
+/* Whether there is room for it. If not it is as without memory. What is short weighs nothing: how many there are is
+ * bounded with what else is kept of a client's requests. */
+static bool has_room(const struct reading *reading, size_t *weight, size_t bytes)
+{
+    struct lease_worker *worker = reading->worker;
+    bool fits = lease_registry_weigh_request(worker->registry, &reading->client->weight, weight, bytes / 1024);
+
+    if (!fits) {
+        lease_warn_of_bound(worker, reading->rule != NULL ? reading->rule->terms.rule : lease_section.name,
+                            reading->shape.key, lease_owner_name(reading->client));
+    }
+    return fits;
+}
+
+/* What is to be kept of the request, or NULL if it is of no interest (or there is no room for it). */
 static struct lease_request *keep_request(const struct reading *reading)
 {
     const struct lease_shape *shape = &reading->shape;
@@ -292,8 +306,10 @@ static struct lease_request *keep_request(const struct reading *reading)
     if (count == 0 && !shape->every_key && !suspects_all) {
         return NULL;
     }
-    kept = malloc(sizeof *kept + count * sizeof kept->targets[0] + bytes);
+    size_t size = sizeof *kept + count * sizeof kept->targets[0] + bytes, weight = 0;
+    kept = has_room(reading, &weight, size) ? malloc(size) : NULL;
     if (kept == NULL) {
+        (void)lease_registry_weigh_request(reading->worker->registry, &reading->client->weight, &weight, 0);
         return NULL;
     }
     *kept = (struct lease_request){
@@ -307,6 +323,7 @@ static struct lease_request *keep_request(const struct reading *reading)
         .flushes = shape->every_key,
         .suspects_all = suspects_all,
         .target_count = count,
+        .weight = weight,
     };
     if (reading->rule != NULL) {
         kept->terms = reading->rule->terms;
@@ -344,10 +361,13 @@ static void queue(struct lease_client *client, struct lease_request *request)
     client->queued_count++;
 }
 
-void lease_request_forget(struct lease_client *client)
+void lease_request_forget(struct lease_worker *worker, struct lease_client *client)
 {
     while (client->queued != NULL) {
         struct lease_request *request = client->queued;
+        lease_registry_lock(worker->registry);
+        (void)lease_registry_weigh_request(worker->registry, &client->weight, &request->weight, 0);
+        lease_registry_unlock(worker->registry);
         client->queued = request->next;
         free(request);
     }
@@ -557,7 +577,7 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     }
     if (!request->in_transaction || kind == COMMAND_DISCARD) {
         /* What was queued was given up. */
-        lease_request_forget(client);
+        lease_request_forget(worker, client);
     }
     if (kind == COMMAND_EXEC) {
         return begin_transaction(worker, client, request);

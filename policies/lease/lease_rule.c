@@ -24,6 +24,11 @@ struct lease_options {
     char *servers;
 };
 
+/* The same of [lease]. */
+struct lease_all_options {
+    int64_t max_leases;
+};
+
 #define TEXT_MAX 2048
 #define SECOND_MS INT64_C(1000)
 #define DAY_MS (INT64_C(86400) * SECOND_MS)
@@ -141,6 +146,20 @@ static const struct conf_option option_table[] = {
      .help = "Whether locks of those libraries for which a lease was asked, as by lock(2, SECONDS) of Redisson, are\n"
              "renewed. If not, they end when their owner wished."},
     CONF_SERVERS_OPTION(struct lease_options, servers),
+};
+
+static const struct conf_option all_option_table[] = {
+    {.name = "max_leases",
+     .offset = offsetof(struct lease_all_options, max_leases),
+     .reloadable = true,
+     .type = CONF_INTEGER,
+     .min = 1000,
+     .max = 100000000,
+     .initial = "100000",
+     .help =
+         "How many locks and permits are watched. Each counts as often as it is renewed in ten seconds (with a lease\n"
+         "of 30s once, of 3s ten times), for each of its keys, and once for each KiB of keys and token; an owner's\n"
+         "at most a third of what is left beside them. Requests under way, in KiB, have the same bound."},
 };
 
 /* ---- reading ---- */
@@ -376,6 +395,24 @@ const struct conf_section lease_section = {
     .runs_scripts = runs_scripts,
     .former = former,
 };
+
+const struct conf_section lease_all_section = {
+    .name = "lease",
+    .options = all_option_table,
+    .option_count = sizeof all_option_table / sizeof all_option_table[0],
+    .values_size = sizeof(struct lease_all_options),
+    .help = "The bound on what is watched by all rules together, of each server.",
+};
+
+size_t lease_rule_most(const struct conf_rule *sections)
+{
+    struct lease_all_options options = {0};
+    const struct conf_rule *section = conf_rules_first(sections, &lease_all_section);
+
+    conf_values_default(&lease_all_section, &options);
+    return (size_t)(section != NULL ? ((const struct lease_all_options *)section->values)->max_leases
+                                    : options.max_leases);
+}
 
 void lease_rule_make(struct lease_rule *rule, const struct conf_rule *from)
 {

@@ -53,6 +53,11 @@ struct lease_rule {
 };
 
 extern const struct conf_section lease_section;
+/* [lease]: what all rules have in common. */
+extern const struct conf_section lease_all_section;
+
+/* max_leases, by the sections of a configuration. */
+size_t lease_rule_most(const struct conf_rule *sections);
 
 /* Makes the rule of what the file says, which was checked. */
 void lease_rule_make(struct lease_rule *rule, const struct conf_rule *from);

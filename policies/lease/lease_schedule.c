@@ -4,6 +4,8 @@
 /* How long a lock that was taken by SETNX may be without a time to live: EXPIRE ought to follow at once. */
 #define HEAL_US INT64_C(1000000)
 #define SHORT_LEASE_US INT64_C(1000000)
+/* In which renewals are counted for the weight of a lease. */
+#define WEIGHED_US INT64_C(10000000)
 /* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
 #define GUARDED_PART 3
 
@@ -46,6 +48,26 @@ bool lease_reaches_deadline(const struct lease *lease)
 int64_t lease_margin_us(const struct lease *lease)
 {
     return (lease->lease_us - earlier(part_of(lease, lease->lease_us), lease->lease_us / 3)) / 2;
+}
+
+/* Between two renewals. */
+static int64_t pause_us(const struct lease *lease)
+{
+    int64_t part = part_of(lease, lease->lease_us > 0 ? lease->lease_us : lease->terms.ttl_us);
+
+    return part > LEASE_WHEEL_STEP_US ? part : LEASE_WHEEL_STEP_US;
+}
+
+size_t lease_weight(const struct lease *lease)
+{
+    size_t renewals = (size_t)((WEIGHED_US + pause_us(lease) - 1) / pause_us(lease));
+    size_t keys = lease->key_count + (lease->kind == LEASE_READ_LOCK ? lease->holds : 0);
+    size_t bytes = lease->token.length;
+
+    for (size_t i = 0; i < lease->key_count; i++) {
+        bytes += lease->members[i].key->length;
+    }
+    return keys * renewals + bytes / 1024;
 }
 
 int64_t lease_permit_settles_us(const struct lease *lease)
@@ -100,6 +122,9 @@ static int64_t farewell_due_us(const struct lease *lease)
 
 int64_t lease_due_us(const struct lease *lease)
 {
+    if (lease->is_beyond) {
+        return 0;
+    }
     if (lease_is_orphan(lease)) {
         return farewell_due_us(lease);
     }
@@ -125,6 +150,8 @@ int64_t lease_due_us(const struct lease *lease)
 
 void lease_schedule(struct lease_worker *worker, struct lease *lease)
 {
+    /* Here, as whatever changes how often it is renewed comes by: this is the one place that weighs. */
+    lease->is_beyond = !lease_registry_weigh(worker->registry, lease, lease_weight(lease));
     /* What stands in its way leads here again when it is over. */
     if (lease->calling || lease_registry_is_releasing(worker->registry, lease)) {
         lease_wheel_cancel(&lease->watch);

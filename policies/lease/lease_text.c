@@ -30,6 +30,7 @@ const char *lease_reason_name(enum lease_reason reason)
         [LEASE_REASON_OWNER_GONE] = "owner gone",
         [LEASE_REASON_MAX_HOLD] = "max_hold reached",
         [LEASE_REASON_DROPPED] = "dropped",
+        [LEASE_REASON_BEYOND] = "beyond max_leases",
     };
 
     return names[reason];
@@ -48,6 +49,11 @@ const char *lease_kind_name(enum lease_kind kind)
     };
 
     return names[kind];
+}
+
+struct slice lease_shown_owner(const struct lease *lease)
+{
+    return lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown} : (struct slice){"nobody", 6};
 }
 
 static bool is_plain(struct slice text)
@@ -94,13 +100,13 @@ void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text)
 /* ---- warnings ---- */
 
 /* Whether one more may be logged in this second. */
-static bool may_say(struct lease_lines *lines, int64_t now)
+static bool may_say(struct lease_lines *lines, int64_t now, uint32_t most)
 {
     if (now - lines->since_us >= SECOND_US) {
         lines->since_us = now;
         lines->said = 0;
     }
-    if (lines->said == LINES_MAX) {
+    if (lines->said == most) {
         lines->unsaid++;
         return false;
     }
@@ -118,12 +124,11 @@ static void say(struct lease_worker *worker, struct lease_lines *lines, logger *
     char key[LEASE_QUOTED_MAX], owner[LEASE_QUOTED_MAX], line[LEASE_QUOTED_MAX * 2 + 160];
     const struct lease_key *first = lease->members[0].key;
 
-    if (!may_say(lines, now)) {
+    if (!may_say(lines, now, LINES_MAX)) {
         return;
     }
     lease_quote(key, (struct slice){first->name, first->length});
-    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown}
-                                            : (struct slice){"nobody", 6});
+    lease_quote(owner, lease_shown_owner(lease));
     snprintf(line, sizeof line, "%s: %s of %s, held for %" PRId64 " ms, with %" PRId64 " ms of its lease left", what,
              key, owner, (now - lease->acquired_us) / 1000, (lease->expires_us - now) / 1000);
     log(worker->host->context, lease->terms.rule, line);
@@ -145,6 +150,23 @@ void lease_inform_of_end(struct lease_worker *worker, const struct lease *lease)
 
     say(worker, &worker->ends, worker->host->inform, lease,
         releases ? "owner gone, lock released" : "owner gone, lock not renewed any more", "ends of owners");
+}
+
+void lease_warn_of_bound(struct lease_worker *worker, const char *rule, struct slice key, struct slice owner)
+{
+    char shown_key[LEASE_QUOTED_MAX], shown_owner[LEASE_QUOTED_MAX], line[LEASE_QUOTED_MAX * 2 + 160];
+
+    lease_count(worker, LEASE_COUNTER_UNWATCHED);
+    if (!may_say(&worker->beyond, lease_now(worker), 1)) {
+        return;
+    }
+    lease_quote(shown_key, key);
+    lease_quote(shown_owner, owner);
+    snprintf(line, sizeof line,
+             "max_leases reached: %s of %s is not watched, nor were %" PRIu32 " before it that were not logged",
+             shown_key, shown_owner, worker->beyond.unsaid);
+    worker->beyond.unsaid = 0;
+    worker->host->warn(worker->host->context, rule, line);
 }
 
 void lease_warn_of_failure(struct lease_worker *worker, const char *error)

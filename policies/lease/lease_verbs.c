@@ -35,8 +35,7 @@ static void write_line(const struct lease_worker *worker, const struct lease *le
     bool is_watched = lease->watch.is_set;
 
     lease_quote(name, (struct slice){key->name, key->length});
-    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown}
-                                            : (struct slice){"nobody", 6});
+    lease_quote(owner, lease_shown_owner(lease));
     fprintf(answer,
             "key=%s db=%" PRId64 " kind=%s rule=%s owner=%s state=%s held=%.3f lease=%" PRId64 " left=%" PRId64
             " next=%" PRId64 " renewals=%" PRIu64 " deferred=%" PRIu64 " failures=%" PRIu64 " reason=\"%s\"\n",

@@ -7,6 +7,7 @@
  *            ─► (at max_hold) EXHAUSTED
  *   SELF, EXHAUSTED ─► (when it should be over) CHECK ─► the same, or ended
  *   any      ─► (the owner is gone for grace) RELEASE, or ended at once
+ *            ─► (it has become heavier than max_leases has room for) ended
  *
  * While a request that may release a lease is under way, nothing is done for it.
  */
@@ -99,6 +100,10 @@ static struct lease_call *attend_unhealed(struct lease_worker *worker, struct le
 /* The lease is due, and in no wheel. */
 static struct lease_call *attend(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
+    if (lease->is_beyond) {
+        lease_end(worker, lease, LEASE_REASON_BEYOND);
+        return NULL;
+    }
     if (lease_is_orphan(lease)) {
         return attend_orphan(worker, lease);
     }

@@ -128,7 +128,7 @@ def test_stats(make, redis):
         for name in (
             "acquired_total held renewals_total deferred_total failures_total healed_total released_total unseen_total"
             " lost_gone_total lost_taken_total lost_persisted_total lost_shortened_total lost_type_total"
-            " lost_unreachable_total owner_gone_total max_hold_total dropped_total"
+            " lost_unreachable_total owner_gone_total max_hold_total dropped_total unwatched_total weight"
         ).split()
     }
     assert not counters(headgate)
@@ -144,14 +144,28 @@ def test_stats(make, redis):
     assert (found["acquired_total"], found["held"], found["released_total"]) == (2, 1, 1)
 
 
-def test_more_leases_than_are_told(make_shared, redis):
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(1005)]
-    assert client.pipeline([("SET", key, "t", "NX", "PX", 60_000) for key in keys]) == [OK] * len(keys)
+def test_what_there_is_no_room_for_is_taken_and_not_watched(make_shared, redis):
+    """Who holds hundreds of short locks costs what the bound allows, and others theirs is renewed."""
+    headgate = make_shared("[lease]\nmax_leases = 1000\n" + rule(owner="connection"))
+    greedy, other, late = (headgate.connect() for _ in range(3))
+    take(other, "lock:other")
+    keys = [f"lock:{number}" for number in range(500)]
+    assert greedy.pipeline([("SET", key, "t", "NX", "PX", LEASE_MS) for key in keys]) == [OK] * len(keys)
+    # Each is renewed after 300 ms, 34 times in ten seconds: seven are as much as a third of what they leave.
+    assert keys_of(headgate) == {"lock:other", *keys[:7]}
+    assert stats(headgate, "lease")["lease_weight"] == str(8 * 34)
+    assert counters(headgate)["unwatched_total"] == len(keys) - 7
+    assert "rule a: max_leases reached: lock:7 of 127.0.0.1/default/#" in headgate.log()
+    take(late, "lock:late")
+    assert_kept(redis, ["lock:other", "lock:0", "lock:late"])
+    await_left(redis, "lock:7")
+    assert greedy("DEL", "lock:0", "lock:1") == 2
+    take(greedy, "lock:0")
     with headgate.admin() as admin:
-        lines = admin("LEASES").decode().splitlines()
-    assert len(lines) == 1001 and lines[-1] == "# and 5 more"
+        assert admin("CONFIG", "SET", "lease.max_leases", 2000) == OK
+    take(greedy, "lock:more")
+    assert_kept(redis, ["lock:0", "lock:more"], 1)
+    assert counters(headgate)["unwatched_total"] == len(keys) - 7 and not losses(headgate)
 
 
 # ---- what a file may say ----

@@ -82,9 +82,9 @@ def counter(headgate, name):
 
 
 def counters(headgate):
-    """Those that are not 0, without the beginning of their names."""
+    """Those that are not 0, without the beginning of their names, but for what leases weigh."""
     values = {name.removeprefix("lease_"): int(value) for name, value in stats(headgate, "lease").items()}
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in values.items() if value and name != "weight"}
 
 
 def await_counter(headgate, name, value, seconds=30):

@@ -25,6 +25,7 @@ static const struct {
     {"lease_owner_gone_total:", COUNT_OTHER},
     {"lease_max_hold_total:", COUNT_OTHER},
     {"lease_dropped_total:", COUNT_OTHER},
+    {"lease_unwatched_total:", COUNT_OTHER},
 };
 
 static void add_line(const char *line, uint64_t counts[COUNTS])

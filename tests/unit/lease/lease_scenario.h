@@ -74,6 +74,7 @@ struct scenario {
     uint32_t seed;
     uint32_t random;
     bool traced;
+    bool is_bounded; /* by max_leases: some of what is taken is not watched */
     struct fake_host *host;
     struct model model;
     uint32_t calm; /* the greater, the less happens */

@@ -560,6 +560,49 @@ Test(lease_policy, calls_under_way_are_bounded)
     lease_host_free(scene.host);
 }
 
+Test(lease_policy, what_max_leases_has_no_room_for_is_not_watched)
+{
+    struct scene scene = scene_of(RULES "[lease]\nmax_leases = 2000\n");
+    char text[64];
+
+    for (int i = 0; i < 501; i++) {
+        snprintf(text, sizeof text, "SET job:%d t NX PX 30000", i);
+        fake_ask(scene.client, text, "+OK\r\n");
+    }
+    fake_assert_counter(scene.host, "lease_weight", 500);
+    fake_assert_counter(scene.host, "lease_unwatched_total", 1);
+    cr_assert_not_null(strstr(scene.host->warning, "max_leases reached: job:500 of process:"));
+    /* What is there is not made more of, either; and it stays if there is to be less. */
+    fake_ask(scene.client, REDIS_PY_REACQUIRE "job:0 t 3000", ":1\r\n");
+    fake_reload(scene.host, RULES "[lease]\nmax_leases = 1000\n");
+    fake_pass(scene.host, 100);
+    fake_assert_counter(scene.host, "lease_held", 499);
+    fake_assert_counter(scene.host, "lease_unwatched_total", 2);
+    fake_ask(scene.client, REDIS_PY_REACQUIRE "job:1 t 60000", ":1\r\n");
+    fake_reload(scene.host, RULES);
+    fake_ask(scene.client, "SET job:0 t NX PX 3000", "+OK\r\n");
+    fake_assert_counter(scene.host, "lease_weight", 509);
+    lease_host_free(scene.host);
+}
+
+Test(lease_policy, requests_that_max_leases_has_no_room_for_are_not_kept)
+{
+    static char text[62000];
+    struct scene scene = scene_of(RULES "[lease]\nmax_leases = 1000\n");
+
+    fake_send(scene.client, "MULTI");
+    for (int i = 0; i < 9; i++) {
+        snprintf(text, sizeof text, "SET job:%d %060000d NX PX 30000", i, 0);
+        fake_send(scene.client, text);
+    }
+    fake_assert_counter(scene.host, "lease_unwatched_total", 5);
+    fake_send(scene.client, "EXEC");
+    fake_lose(scene.client);
+    fake_ask(scene.client, "SET job t NX PX 30000", "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, "key=job db=0"), "and there is room again");
+    lease_host_free(scene.host);
+}
+
 Test(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_told)
 {
     struct scene scene = scene_of(RULES);
