@@ -290,7 +290,8 @@ static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
 
     if (lease_registry_is_touched(worker->registry, lease)) {
         /* The owner is just doing something with it, and the answer to that tells more. */
-        lease->retry_us = lease_now(worker) + LEASE_WHEEL_STEP_US;
+        int64_t next = lease_now(worker) + LEASE_WHEEL_STEP_US, early = lease_early_us(lease);
+        lease->retry_us = next > early ? next : early;
         return;
     }
     bool is_away = code == CODE_GONE || code == CODE_TAKEN;

@@ -41,7 +41,7 @@ bool lease_is_shorter(const struct lease *lease, int64_t expires_us)
 static void renew_soon(struct effect *effect, struct lease *lease)
 {
     if (lease->state == LEASE_HELD) {
-        lease->retry_us = effect->now_us;
+        lease->retry_us = lease_latest(effect->now_us, lease_early_us(lease));
     }
     lease_schedule(effect->worker, lease);
 }

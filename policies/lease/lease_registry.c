@@ -404,6 +404,7 @@ static bool add_member(struct lease_registry *registry, struct lease *lease, int
         return true;
     }
     member->lease = lease;
+    member->key->member_count++;
     LIST_INSERT_HEAD(&member->key->members, member, of_key);
     (void)table_add(&registry->members, &member->node, hash_of_member(registry, member->key, lease->token));
     lease->key_count++;
@@ -415,6 +416,7 @@ static void remove_members(struct lease_registry *registry, struct lease *lease)
     for (size_t i = 0; i < lease->key_count; i++) {
         struct lease_member *member = &lease->members[i];
         table_remove(&registry->members, &member->node);
+        member->key->member_count--;
         LIST_REMOVE(member, of_key);
     }
 }

@@ -62,6 +62,7 @@ struct lease_key {
     struct table_node node;
     int64_t database;
     LIST_HEAD(, lease_member) members;
+    size_t member_count;
     LIST_HEAD(, lease_touch) touches;
     size_t length;
     char name[];

@@ -4,6 +4,8 @@
 /* How long a lock that was taken by SETNX may be without a time to live: EXPIRE ought to follow at once. */
 #define HEAL_US INT64_C(1000000)
 #define SHORT_LEASE_US INT64_C(1000000)
+/* Leases of one key that are asked about at once, whenever something happens to it. */
+#define CROWD 64
 /* In which renewals are counted for the weight of a lease. */
 #define WEIGHED_US INT64_C(10000000)
 /* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
@@ -56,6 +58,13 @@ static int64_t pause_us(const struct lease *lease)
     int64_t part = part_of(lease, lease->lease_us > 0 ? lease->lease_us : lease->terms.ttl_us);
 
     return part > LEASE_WHEEL_STEP_US ? part : LEASE_WHEEL_STEP_US;
+}
+
+int64_t lease_early_us(const struct lease *lease)
+{
+    bool is_one_of_few = lease->members[0].key->member_count <= CROWD || lease->called_us == 0;
+
+    return is_one_of_few ? 0 : lease->called_us + pause_us(lease) / 2;
 }
 
 size_t lease_weight(const struct lease *lease)
@@ -132,7 +141,7 @@ int64_t lease_due_us(const struct lease *lease)
         return lease->retry_us;
     }
     if (lease->suspected != 0 || (lease->state == LEASE_UNHEALED && lease->after_release)) {
-        return 0;
+        return earlier(lease_early_us(lease), lease_renewal_due_us(lease));
     }
     switch (lease->state) {
     case LEASE_UNHEALED:
@@ -144,7 +153,7 @@ int64_t lease_due_us(const struct lease *lease)
     case LEASE_EXHAUSTED:
         return lease->expires_us;
     default:
-        return 0;
+        return earlier(lease_early_us(lease), lease_renewal_due_us(lease));
     }
 }
 

@@ -603,6 +603,33 @@ Test(lease_policy, requests_that_max_leases_has_no_room_for_are_not_kept)
     lease_host_free(scene.host);
 }
 
+Test(lease_policy, many_leases_of_a_key_are_looked_at_no_more_than_twice_as_often_as_they_are_renewed)
+{
+    static const struct {
+        const char *request, *reply;
+    } others[] = {{"EVAL x 1 job", ":1\r\n"}, {"PEXPIRE job 30000", ":1\r\n"}, {"RENAMENX job other", ":0\r\n"}};
+
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct scene scene = scene_of(RULES);
+        struct fake_client *other = fake_join(scene.host, 0, "10.0.0.2", "other");
+        char text[200];
+        for (int n = 0; n < 100; n++) {
+            snprintf(text, sizeof text, REDISSON_READ_LOCK "job {job}:id:%d:rwlock_timeout 30000 id:%d id:%d:write", n,
+                     n, n);
+            fake_ask(scene.client, text, "$-1\r\n");
+        }
+        for (int n = 0; n < 200; n++) {
+            fake_ask(other, others[i].request, others[i].reply);
+            fake_pass(scene.host, 100);
+            while (scene.host->calls != NULL) {
+                fake_answer(scene.host, "1 30000");
+            }
+        }
+        cr_assert(scene.host->sent_count >= 300 && scene.host->sent_count <= 600, "%zu", scene.host->sent_count);
+        lease_host_free(scene.host);
+    }
+}
+
 Test(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_told)
 {
     struct scene scene = scene_of(RULES);
