@@ -8,10 +8,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-const struct conf_address *ask_find_plain(const struct conf_address_list *list)
+const struct conf_address *ask_find(const struct conf_address_list *list, bool speaks_tls)
 {
     for (size_t i = 0; i < list->count; i++) {
-        if (!list->items[i].tls) {
+        if (list->items[i].tls == speaks_tls) {
             return &list->items[i];
         }
     }

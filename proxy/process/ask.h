@@ -12,8 +12,8 @@
 /* Of an answer. Bytes. */
 #define ASK_ANSWER_BYTES 4608
 
-/* The first address of the list at which TLS is not spoken; NULL: none. */
-const struct conf_address *ask_find_plain(const struct conf_address_list *list);
+/* The first address of the list at which TLS is not spoken, or is; NULL: none. */
+const struct conf_address *ask_find(const struct conf_address_list *list, bool speaks_tls);
 /* Connects there; each step may take so many seconds. The descriptor, or -1 with errno set. */
 int ask_connect(const struct conf_address *address, int patience_s);
 /* Sends the request, and reads the answer up to the end of its first line. False with errno set. */

@@ -40,7 +40,7 @@ static bool order(int fd, const struct conf *conf, char answer[ASK_ANSWER_BYTES]
 
 int upgrade_run(const struct conf *conf)
 {
-    const struct conf_address *address = ask_find_plain(&conf->admin);
+    const struct conf_address *address = ask_find(&conf->admin, false);
     char answer[ASK_ANSWER_BYTES];
 
     if (address == NULL) {

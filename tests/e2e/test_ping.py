@@ -5,8 +5,11 @@ import threading
 
 import pytest
 
+from harness.certificates import certificates
+from harness.global_limits import Stopped
 from harness.resp import OK
 from harness.servers import free_port, run_headgate
+from harness.tls import start_with_tls
 
 
 def ping(headgate):
@@ -88,6 +91,19 @@ def test_where_clients_need_more_the_admin_port_is_asked(redis, make_headgate):
     result = ping(headgate)
     assert result.returncode == 0 and result.stdout.startswith("-NOAUTH ")
     headgate.write_config(admin="")
+    result = ping(headgate)
+    assert result.returncode == 1 and "none can be asked" in result.stderr
+
+
+def test_where_all_is_tls_it_is_asked_by_tls(redis, make_headgate):
+    """Clients' address; where they need a certificate, the admin port; and if that is in vain, too, it is said."""
+    headgate = start_with_tls(make_headgate, redis, admin="")
+    result = ping(headgate)
+    assert (result.returncode, result.stdout) == (0, "+PONG\n"), result.stderr
+    with Stopped(headgate):
+        result = run_headgate("--ping", "-c", headgate.config_path, timeout=60)
+        assert result.returncode == 1 and "timed out" in result.stderr
+    headgate.write_config(client_certificates="required", tls_ca=certificates().ca)
     result = ping(headgate)
     assert result.returncode == 1 and "none can be asked" in result.stderr
 
