@@ -1,6 +1,6 @@
 /*
- * Addresses as URLs: redis://[user:password@]host[:port][/database], rediss:// for TLS, unix:///path. What they hold of
- * secrets is never in a problem's text.
+ * Addresses as URLs: redis://[user:password@]host[:port][/database], rediss:// for TLS, unix:///path; valkey:// and
+ * valkeys:// are the same as redis:// and rediss://. What they hold of secrets is never in a problem's text.
  */
 #include "conf/conf_private.h"
 
@@ -145,9 +145,9 @@ static void keep_text(const char *text, const char *server, size_t server_length
 {
     bool is_bare = address->user == NULL && address->password == NULL && address->database < 0;
 
-    address->text = is_bare
-                        ? conf_copy(text, strlen(text))
-                        : conf_format("%s%.*s", address->tls ? "rediss://" : "redis://", (int)server_length, server);
+    address->text =
+        is_bare ? conf_copy(text, strlen(text))
+                : conf_format("%.*s" SCHEME_END "%.*s", (int)scheme_length(text), text, (int)server_length, server);
 }
 
 static bool parse_redis(const char *text, struct conf_address *address, char *problem)
@@ -197,11 +197,12 @@ bool conf_url_parse(const char *text, struct conf_address *address, char problem
     if (conf_is_topology(text)) {
         return conf_topology_parse(text, address, problem);
     }
-    address->tls = conf_is_scheme(text, "rediss");
-    if (!address->tls && !conf_is_scheme(text, "redis")) {
+    address->tls = conf_is_scheme(text, "rediss") || conf_is_scheme(text, "valkeys");
+    if (!address->tls && !conf_is_scheme(text, "redis") && !conf_is_scheme(text, "valkey")) {
         return conf_wrong(
             problem,
-            "\"%.*s\" is not one of the schemes redis, rediss, unix, sentinel, sentinels, cluster and clusters",
+            "\"%.*s\" is not one of the schemes redis, rediss, valkey, valkeys, unix, sentinel, sentinels, "
+            "cluster and clusters",
             (int)scheme_length(text), text);
     }
     return parse_redis(text, address, problem);

@@ -50,6 +50,8 @@ Test(conf, urls)
         {"redis://h:7000/", "h", 7000, false, "", "", "redis://h:7000/"},
         {"redis://h/0", "h", 6379, false, "", "", "redis://h"},
         {"REDISS://h.example:1", "h.example", 1, true, "", "", "REDISS://h.example:1"},
+        {"valkey://h", "h", 6379, false, "", "", "valkey://h"},
+        {"valkeys://app:pw@h:7/0", "h", 7, true, "app", "pw", "valkeys://h:7"},
         {"redis://10.0.0.1", "10.0.0.1", 6379, false, "", "", "redis://10.0.0.1"},
         {"redis://[::1]", "::1", 6379, false, "", "", "redis://[::1]"},
         {"rediss://[0::1]:7", "::1", 7, true, "", "", "rediss://[0::1]:7"},
@@ -147,7 +149,7 @@ Test(conf, urls_with_a_word_alone)
 Test(conf, refused_urls)
 {
     const char *const pairs[][2] = {
-        {"http://h:1", "\"http\" is not one of the schemes redis, rediss, unix, sentinel"},
+        {"http://h:1", "\"http\" is not one of the schemes redis, rediss, valkey, valkeys, unix, sentinel"},
         {"rediss+tls://h", "\"rediss+tls\" is not one of the schemes"},
         {"://h", "\"\" is not one of the schemes"},
         {"redis://", "has no host"},
