@@ -5,6 +5,7 @@
 #include "conf/conf_files.h"
 #include "conf/conf_private.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -214,15 +215,38 @@ static bool stayed_as_it_was(int fd, const struct stat *before)
     return fstat(fd, &after) == 0 && after.st_size == before->st_size && same_time(&after.st_mtim, &before->st_mtim);
 }
 
+/* Those within a directory: what overwrites one of them leaves the directory as it was. */
+static void note_entries(struct conf_files *files, const char *path)
+{
+    DIR *directory = opendir(path);
+
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        char *file = conf_format("%s/%s", path, entry->d_name);
+        struct conf_seen *seen = *entry->d_name != '.' ? add_seen(files, file) : NULL;
+        if (seen != NULL) {
+            seen->is_within = true;
+            seen->reason = stat(file, &seen->status) != 0 ? errno : 0;
+        }
+        free(file);
+    }
+    if (directory != NULL) {
+        closedir(directory);
+    }
+}
+
 /* Who reads it says what is wrong with one that cannot be opened; but it must not be waited for. */
 bool conf_file_check(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX])
 {
     int fd = open_file(files, path, true, status, problem);
 
-    if (fd >= 0) {
-        close(fd);
+    if (fd < 0) {
+        return files->items[files->count - 1].reason != 0;
     }
-    return fd >= 0 || files->items[files->count - 1].reason != 0;
+    close(fd);
+    if (S_ISDIR(status->st_mode)) {
+        note_entries(files, path);
+    }
+    return true;
 }
 
 char *conf_file_read(struct conf_files *files, const char *path, size_t max, size_t *length, struct stat *status,

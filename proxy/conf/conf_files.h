@@ -16,6 +16,7 @@ struct conf_seen {
     char *path;
     bool is_ini;      /* empty, it says nothing at all, which is no fault */
     bool is_pattern;  /* of names, as in conf.d: what counts is which files there are */
+    bool is_within;   /* a directory that is one of the files; it need not be readable */
     int reason;       /* errno of a file that could not be opened, else 0; all that follows is 0 then */
     uint64_t matches; /* of a pattern: what stands for the names */
     struct stat status;

@@ -11,6 +11,7 @@
 
 #include "tls/tls_context.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -161,6 +162,59 @@ static void check_times(struct conf_reading *reading, const struct conf_part *pa
     free(what);
 }
 
+/* ---- what can hardly be meant of files ---- */
+
+/* Where the key has no file of its own, that of the certificate holds it; it may do so in any case. */
+static void check_key_beside(struct conf_reading *reading, const char *path, const char *key)
+{
+    FILE *file = *path != '\0' && strcmp(path, key) != 0 ? fopen(path, "re") : NULL;
+    char line[128];
+    struct stat status;
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strstr(line, "PRIVATE KEY-----") != NULL && fstat(fileno(file), &status) == 0) {
+            conf_check_mode(reading, path, &status);
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+/* options: of the certificate, the key and so on, as tls_context_new() speaks of them. */
+static void check_files(struct conf_reading *reading, const struct conf_part *part, const char *const *options,
+                        const struct tls_context *context)
+{
+    struct tls_fault doubt;
+
+    check_times(reading, part, options[TLS_SETTING_CERTIFICATE], context);
+    check_key_beside(reading, text_of(part, options[TLS_SETTING_CERTIFICATE]), text_of(part, options[TLS_SETTING_KEY]));
+    for (int place = 0; tls_context_doubt(context, &place, &doubt);) {
+        warn(reading, part, options[doubt.setting], doubt.problem);
+    }
+}
+
+/* [identity:NAME] that goes by a certificate which no client is asked for. */
+static void check_identities(struct conf_reading *reading)
+{
+    bool asks =
+        reading->conf->client_certificates != TLS_CLIENT_CERTIFICATES_NONE && listens_securely(reading, reading->parts);
+
+    for (const struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
+        const struct conf *server = part->values;
+        asks = asks || (has_own(part) && server->client_certificates != TLS_CLIENT_CERTIFICATES_NONE &&
+                        listens_securely(reading, part));
+    }
+    for (const struct conf_part *part = reading->parts->next; !asks && part != NULL; part = part->next) {
+        static const char *const by[] = {"certificate"};
+        if (strcmp(part->section->name, "identity") == 0 && conf_part_says(part, by, 1)) {
+            warn(reading, part, by[0],
+                 "no client is asked for one: client_certificates = none, or no address speaks TLS");
+        }
+    }
+}
+
 /* ---- contexts ---- */
 
 static struct tls_settings common_settings(const struct conf *conf)
@@ -195,7 +249,7 @@ static struct tls_context *make_for_clients(struct conf_reading *reading, const 
         fault(reading, part, client_options[found.setting], found.problem, found.expected);
         return NULL;
     }
-    check_times(reading, part, "tls_certificate", context);
+    check_files(reading, part, client_options, context);
     if (!is_wanted) {
         warn(reading, part, "tls_certificate", "no address speaks TLS; those that are to begin with rediss://");
     }
@@ -236,7 +290,7 @@ static struct tls_context *make_for_server(struct conf_reading *reading, const s
         fault(reading, part, server_options[found.setting], found.problem, found.expected);
         return NULL;
     }
-    check_times(reading, part, "upstream_certificate", context);
+    check_files(reading, part, server_options, context);
     if (!is_server_secure(part)) {
         warn(reading, part, "upstream",
              "it is asked for without TLS, for all that is said of TLS; rediss:// asks for it");
@@ -264,4 +318,5 @@ void conf_make_tls(struct conf_reading *reading)
             tls_context_release(context);
         }
     }
+    check_identities(reading);
 }

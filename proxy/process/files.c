@@ -45,8 +45,9 @@ bool files_open_log(const struct conf *conf, const struct privileges *privileges
 void files_warn(const struct conf *conf, const struct conf_files *files)
 {
     for (size_t i = 0; i < files->count; i++) {
-        if (!files->items[i].is_pattern && access(files->items[i].path, R_OK) != 0) {
-            log_warning("main", "user %s cannot read %s: no reload will succeed", conf->user, files->items[i].path);
+        const struct conf_seen *seen = &files->items[i];
+        if (!seen->is_pattern && !seen->is_within && access(seen->path, R_OK) != 0) {
+            log_warning("main", "user %s cannot read %s: no reload will succeed", conf->user, seen->path);
         }
     }
     if (log_is_file(conf->log_file) && access(conf->log_file, W_OK) != 0) {

@@ -84,7 +84,8 @@ static bool note_host(struct tls *tls, const char *host)
     return tls->host != NULL;
 }
 
-/* Servers are told by which name they are called, and are to show a certificate of it. */
+/* Servers are told by which name they are called, and are to show a certificate with it among its alternative names: a
+ * CN, which is no name of a host (RFC 6125), is never looked at. */
 static bool expect_host(struct tls *tls)
 {
     X509_VERIFY_PARAM *parameters = SSL_get0_param(tls->ssl);
@@ -93,7 +94,8 @@ static bool expect_host(struct tls *tls)
     if (tls->host == NULL) {
         return true;
     }
-    X509_VERIFY_PARAM_set_hostflags(parameters, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    X509_VERIFY_PARAM_set_hostflags(parameters,
+                                    X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     if (is_address(tls->host)) {
         return !verifies || X509_VERIFY_PARAM_set1_ip_asc(parameters, tls->host) == 1;
     }
@@ -119,8 +121,11 @@ static bool set_up(struct tls *tls)
         return true;
     }
     SSL_set_connect_state(tls->ssl);
+    if (!expect_host(tls)) {
+        return false;
+    }
     tls_ticket_resume(tls->context, tls->ssl, tls->fd);
-    return expect_host(tls);
+    return true;
 }
 
 struct tls *tls_new(struct tls_context *context, struct tls_wire *wire, int fd, const char *host)
@@ -229,7 +234,8 @@ static void fail_by_certificate(struct tls *tls, long verdict)
     char why[400];
 
     if (is_name) {
-        snprintf(why, sizeof why, "its certificate is not valid for %s: %s", tls->host, text);
+        snprintf(why, sizeof why, "its certificate is not valid for %s: %s%s", tls->host, text,
+                 verdict == X509_V_ERR_HOSTNAME_MISMATCH ? " (its alternative names count, its CN does not)" : "");
     } else {
         snprintf(why, sizeof why, "its certificate is not good: %s", text);
     }
@@ -247,15 +253,15 @@ static bool is_of_certificate(int reason)
            reason == SSL_R_SSLV3_ALERT_NO_CERTIFICATE;
 }
 
-/* OpenSSL has given up. */
+/* OpenSSL has given up. A signature that is not the authority's has it complain before it says what of. */
 static void fail_by_openssl(struct tls *tls)
 {
-    unsigned long error = ERR_peek_error();
+    unsigned long error = ERR_peek_error(), last = ERR_peek_last_error();
     long verdict = SSL_get_verify_result(tls->ssl);
     bool is_certificate = ERR_GET_LIB(error) == ERR_LIB_SSL && is_of_certificate(ERR_GET_REASON(error));
     char why[200];
 
-    if (ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED &&
+    if (ERR_GET_LIB(last) == ERR_LIB_SSL && ERR_GET_REASON(last) == SSL_R_CERTIFICATE_VERIFY_FAILED &&
         verdict != X509_V_OK) {
         fail_by_certificate(tls, verdict);
         return;
@@ -383,18 +389,30 @@ static void on_step(const SSL *ssl, int where, int result)
     }
 }
 
-static void now_open(struct tls *tls)
+/* Of a client's certificate the names are all that is needed from now on. */
+static void note_client(struct tls *tls)
 {
     const X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
+    bool has_too_many;
 
+    if (certificate == NULL || SSL_get_verify_result(tls->ssl) != X509_V_OK) {
+        return;
+    }
+    tls->names = tls_names_of(certificate, &has_too_many);
+    if (tls->names == NULL && has_too_many) {
+        tls_fail(tls, TLS_FAILURE_CERTIFICATE, "its certificate has more than 64 alternative names");
+    } else if (tls->names == NULL) {
+        tls_fail(tls, TLS_FAILURE_OTHER, "out of memory");
+    }
+    tls_ticket_forget_peer(tls->ssl);
+}
+
+static void now_open(struct tls *tls)
+{
     tls->state = TLS_OPEN;
     SSL_set_info_callback(tls->ssl, on_step);
-    if (certificate != NULL && SSL_get_verify_mode(tls->ssl) != SSL_VERIFY_NONE &&
-        SSL_get_verify_result(tls->ssl) == X509_V_OK) {
-        tls->names = tls_names_of(certificate);
-        if (tls->names == NULL) {
-            tls_fail(tls, TLS_FAILURE_OTHER, "out of memory");
-        }
+    if (tls->is_server) {
+        note_client(tls);
     }
 }
 

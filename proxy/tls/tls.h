@@ -59,7 +59,7 @@ enum tls_failure tls_failure(const struct tls *tls);
 bool tls_is_resumed(const struct tls *tls);
 /* The name by which a client has asked for us, in any case of letters; NULL: it gave none. Valid as long as tls. */
 const char *tls_server_name(const struct tls *tls);
-/* What the good certificate of the other side says; NULL: it gave none, or nobody has looked at it. */
+/* What the good certificate of a client says; NULL: it gave none, or was asked for none. */
 const struct tls_names *tls_names(const struct tls *tls);
 
 /* Bytes read; 0 at the end of the stream; or an enum tls_result. Reads the socket once at most. */

@@ -341,6 +341,7 @@ struct tls_context *tls_context_new(const struct tls_settings *settings, struct 
     pthread_mutex_init(&context->sessions.mutex, NULL);
     context->is_server = settings->is_server;
     context->verifies = settings->verifies;
+    context->has_own_ca = *settings->ca != '\0';
     context->server_name = strdup(settings->server_name);
     context->ssl = SSL_CTX_new(settings->is_server ? TLS_server_method() : TLS_client_method());
     if (context->server_name == NULL || context->ssl == NULL || !set_up(context, settings, fault)) {
@@ -368,6 +369,48 @@ void tls_context_release(struct tls_context *context)
     SSL_CTX_free(context->ssl);
     free(context->server_name);
     free(context);
+}
+
+/* ---- what is of no use ---- */
+
+static bool has_passed(const ASN1_TIME *time)
+{
+    return time != NULL && X509_cmp_current_time(time) < 0;
+}
+
+/* What is wrong with it; NULL: nothing. */
+static const char *doubt_authority(X509 *authority)
+{
+    if (X509_check_ca(authority) == 0) {
+        return "is no authority: it vouches for nobody but itself";
+    }
+    return has_passed(X509_get0_notAfter(authority)) ? "has expired: nobody for whom it vouches is taken" : NULL;
+}
+
+bool tls_context_doubt(const struct tls_context *context, int *place, struct tls_fault *doubt)
+{
+    STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context->ssl));
+    const X509_NAME *who = NULL;
+    const char *what = NULL;
+    char name[120];
+
+    while (what == NULL && *place < sk_X509_OBJECT_num(objects)) {
+        const X509_OBJECT *object = sk_X509_OBJECT_value(objects, (*place)++);
+        X509 *authority = X509_OBJECT_get0_X509(object);
+        const X509_CRL *list = X509_OBJECT_get0_X509_CRL(object);
+        if (authority != NULL && context->has_own_ca) {
+            what = doubt_authority(authority);
+            who = X509_get_subject_name(authority);
+        } else if (list != NULL && has_passed(X509_CRL_get0_nextUpdate(list))) {
+            what = "has a list that was to be renewed by now: nobody for whom it vouches is taken";
+            who = X509_CRL_get_issuer(list);
+        }
+        doubt->setting = authority != NULL ? TLS_SETTING_CA : TLS_SETTING_CRL;
+    }
+    if (what != NULL) {
+        snprintf(doubt->problem, sizeof doubt->problem, "%s %s", X509_NAME_oneline(who, name, sizeof name), what);
+    }
+    return what != NULL;
 }
 
 int64_t tls_context_expires(const struct tls_context *context)

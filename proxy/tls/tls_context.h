@@ -57,6 +57,10 @@ struct tls_context *tls_context_new(const struct tls_settings *settings, struct 
 struct tls_context *tls_context_hold(struct tls_context *context);
 void tls_context_release(struct tls_context *context);
 
+/* What was loaded from the files of authorities and of lists, and is of no use now: the next one from *place on, which
+ * is 0 at first; false: there is none. Of a directory nothing is loaded before it is needed. */
+bool tls_context_doubt(const struct tls_context *context, int *place, struct tls_fault *doubt);
+
 /* When the first certificate of its own, or of its chain, expires: seconds since 1970; 0: it has none. */
 int64_t tls_context_expires(const struct tls_context *context);
 /* When its own certificate begins to be good: seconds since 1970; 0: it has none. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any certificate has that was made for a client. */
+/* More than any certificate has that was made for a client. A certificate of more is none that rules could go by. */
 #define ALTERNATIVES_MAX 64
 
 /* NULL when there is no memory, or if it is none that a text could hold. The caller frees it. */
@@ -83,46 +83,37 @@ static char *alternative_of(const GENERAL_NAME *name)
     }
 }
 
-/* What was taken for as many as there may be stays as long as the connection: the rest of it goes back. */
-static void shrink(struct tls_names *names)
-{
-    char **fewer = names->count > 0 ? realloc(names->alternatives, names->count * sizeof *fewer) : NULL;
-
-    if (fewer != NULL) {
-        names->alternatives = fewer;
-    }
-}
-
-/* False when memory is short. */
-static bool list_alternatives(struct tls_names *names, const X509 *certificate)
+/* False when memory is short, or there are too many. */
+static bool list_alternatives(struct tls_names *names, const X509 *certificate, bool *has_too_many)
 {
     GENERAL_NAMES *list = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
     int count = list != NULL ? sk_GENERAL_NAME_num(list) : 0;
 
-    if (count > 0) {
-        names->alternatives = calloc(ALTERNATIVES_MAX, sizeof *names->alternatives);
+    *has_too_many = count > ALTERNATIVES_MAX;
+    if (count > 0 && !*has_too_many) {
+        names->alternatives = calloc((size_t)count, sizeof *names->alternatives);
     }
-    for (int i = 0; names->alternatives != NULL && i < count && names->count < ALTERNATIVES_MAX; i++) {
+    for (int i = 0; names->alternatives != NULL && i < count; i++) {
         char *text = alternative_of(sk_GENERAL_NAME_value(list, i));
         if (text != NULL) {
             names->alternatives[names->count++] = text;
         }
     }
     GENERAL_NAMES_free(list);
-    shrink(names);
     return count == 0 || names->alternatives != NULL;
 }
 
-struct tls_names *tls_names_of(const X509 *certificate)
+struct tls_names *tls_names_of(const X509 *certificate, bool *has_too_many)
 {
     struct tls_names *names = calloc(1, sizeof *names);
 
+    *has_too_many = false;
     if (names == NULL) {
         return NULL;
     }
     names->common_name = common_name_of(X509_get_subject_name(certificate));
     names->issuer = issuer_of(certificate);
-    if (names->common_name == NULL || names->issuer == NULL || !list_alternatives(names, certificate)) {
+    if (names->common_name == NULL || names->issuer == NULL || !list_alternatives(names, certificate, has_too_many)) {
         tls_names_free(names);
         return NULL;
     }

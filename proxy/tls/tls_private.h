@@ -63,6 +63,7 @@ struct tls_context {
     char *server_name;              /* "" for that of the address */
     bool is_server;
     bool verifies;
+    bool has_own_ca; /* else the system's, if any */
     int64_t begins;
     int64_t expires;
 };
@@ -73,7 +74,11 @@ void tls_ticket_free(struct tls_ticket_keys *keys);
 /* Sessions with servers are kept. False when memory is short. */
 bool tls_ticket_keep_sessions(struct tls_context *context);
 void tls_ticket_free_sessions(struct tls_sessions *sessions);
-/* Has a connection, whose socket is that, resume what was kept of the server at its other end, if anything was. */
+/* Of a connection whose handshake is done, and whose tickets are made, towards a client: frees its certificates, which
+ * are half of what it costs. */
+void tls_ticket_forget_peer(SSL *ssl);
+/* Has a connection, whose socket is that, resume what was kept of the server at its other end, if anything was that is
+ * good for the host that it expects. */
 void tls_ticket_resume(struct tls_context *context, SSL *ssl, int fd);
 
 /* ---- tls_algorithms.c ---- */
@@ -88,8 +93,8 @@ void tls_reason(char *text, size_t size, const char *fallback);
 
 /* ---- tls_names.c ---- */
 
-/* NULL when memory is short. */
-struct tls_names *tls_names_of(const X509 *certificate);
+/* NULL when memory is short, or if it has more names than are looked at: a rule might be about one of the others. */
+struct tls_names *tls_names_of(const X509 *certificate, bool *has_too_many);
 
 /* ---- tls_wire.c ---- */
 

@@ -90,18 +90,6 @@ def test_a_nul_in_the_name(make):
         assert has_identity(headgate, client, "")
 
 
-def test_a_session_that_goes_on_has_its_certificate(make, version):
-    headgate = make(identity("me", "certificate = cn:app"))
-    context = client_context(certificates().client, version)
-    with tls.connect(headgate.address, context) as client:
-        assert has_identity(headgate, client, "me")
-        session = client.socket.tls.session
-    before = int(stats(headgate)["tls_resumed_total"])
-    with tls.connect(headgate.address, context, session=session) as client:
-        assert has_identity(headgate, client, "me")
-        assert int(stats(headgate)["tls_resumed_total"]) == before + 1
-
-
 def test_its_own_user_from_the_first_request_on(make, redis, pool):
     with redis.connect() as direct:
         for name in ("app", "guest"):

@@ -2,7 +2,6 @@
 
 import contextlib
 import concurrent.futures
-import datetime
 import functools
 import re
 import socket
@@ -12,10 +11,8 @@ import time
 
 import pytest
 import redis as redis_py
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from harness import tls
-from harness.admin import stats
 from harness.certificates import certificates
 from harness.resp import OK, PONG, QUEUED, Client, encode, wait_for
 from harness.servers import free_port, run_headgate, sanitizer_overhead
@@ -453,55 +450,6 @@ def test_certificates_of_clients(make_shared, version, wanted, name):
                  what="a line on the certificate")  # fmt: skip
 
 
-def test_a_certificate_that_was_revoked(make_shared, version):
-    headgate = with_client_certificates(make_shared, "required", tls_crl=certificates().crl)
-    assert headgate.connect(client_context(certificates().client, version))("PING") == PONG
-    assert is_refused(lambda: headgate.connect(client_context(certificates().client_revoked, version)))
-    wait_for(lambda: re.search(r"127\.0\.0\.1:\d+: .*revoked", headgate.log()), what="a line on it")
-
-
-def test_required_without_an_authority_is_a_fault(tmp_path):
-    path = tmp_path / "h.ini"
-    options = towards_clients(listen="rediss://127.0.0.1:6380", client_certificates="required")
-    path.write_text("\n".join(["[headgate]", *(f"{option} = {text}" for option, text in options.items())]) + "\n")
-    result = run_headgate("-t", "-c", path)
-    assert result.returncode == 1 and "tls_ca" in result.stderr, result.stderr
-
-
-def test_a_session_does_not_outlive_trust(make_shared, version):
-    """A client that was trusted comes back with its ticket after its authority was taken away."""
-    headgate = with_client_certificates(make_shared, "required")
-    context = client_context(certificates().client, version)
-    first = headgate.connect(context)
-    session = session_of(first)
-    headgate.write_config(tls_ca=certificates().other_ca)
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-    wait_for(lambda: is_refused(lambda: headgate.connect(client_context(certificates().client, version))), what="the reload")
-    assert is_refused(lambda: headgate.connect(context, session=session))
-    # Who was there stays.
-    assert first("PING") == PONG
-
-
-def test_a_session_does_not_outlive_its_certificate(make_shared, version):
-    """Who resumes is not asked for a certificate; what it once has shown is still to be good. With a new one it is served."""
-    end = datetime.datetime.utcnow() + datetime.timedelta(seconds=10)
-    use = ExtendedKeyUsageOID.CLIENT_AUTH
-    short = certificates().issue(f"client-short-{version}", (), subject="app", use=use, end=end)
-    headgate = with_client_certificates(make_shared, "required")
-    context = client_context(short, version)
-    session = session_of(headgate.connect(context))
-    again = headgate.connect(context, session=session)
-    assert again("PING") == PONG and again.socket.tls.session_reused
-    session = session_of(again)
-    time.sleep(max(0, (end - datetime.datetime.utcnow()).total_seconds()) + 1.5)
-    assert is_refused(lambda: headgate.connect(context, session=session))
-    # As a program that reads its renewed certificate again.
-    context.load_cert_chain(*certificates().client)
-    renewed = headgate.connect(context, session=session)
-    assert renewed("PING") == PONG and not renewed.socket.tls.session_reused
-
-
 # ---- programs ----
 
 
@@ -556,39 +504,3 @@ def test_redis_py(headgate):
             client.publish("news", "x")
             assert listener.get_message(timeout=10)["data"] == b"x"
         assert client.connection_pool.connection_kwargs["db"] == 3
-
-
-def test_redis_py_with_a_certificate(make_shared):
-    headgate = with_client_certificates(make_shared, "required")
-    certificate, key = map(str, certificates().client)
-    options = {"host": "127.0.0.1", "port": headgate.port, "ssl": True, "ssl_ca_certs": str(certificates().ca)}
-    with redis_py.Redis(ssl_certfile=certificate, ssl_keyfile=key, **options) as client:
-        assert client.ping()
-    with redis_py.Redis(**options) as stranger, pytest.raises(redis_py.ConnectionError):
-        stranger.ping()
-
-
-def test_redis_py_takes_no_other_server(make_shared):
-    headgate = make_shared(**towards_clients(certificates().wrong_host))
-    with redis_py.Redis(port=headgate.port, host="127.0.0.1", ssl=True, ssl_ca_certs=str(certificates().ca),
-                        ssl_check_hostname=True) as client, pytest.raises(redis_py.ConnectionError):  # fmt: skip
-        client.ping()
-
-
-# ---- figures ----
-
-
-def test_handshakes_are_counted(make_shared, version):
-    headgate = make_shared()
-    before = figures(headgate)
-    context = client_context(version=version)
-    first = headgate.connect(context)
-    session = session_of(first)
-    assert headgate.connect(context, session=session)("PING") == PONG
-    after = figures(headgate)
-    changed = {name for name in after if after[name] != before.get(name)}
-    assert len(changed) >= 2, after
-
-
-def figures(headgate):
-    return {name: value for name, value in stats(headgate).items() if "tls" in name or "certificate" in name}

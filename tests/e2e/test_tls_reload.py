@@ -8,7 +8,7 @@ import pytest
 
 from harness import tls
 from harness.admin import stats
-from harness.certificates import HERE, certificates
+from harness.certificates import certificates
 from harness.resp import OK, PONG, Error, wait_for
 from harness.servers import run_headgate
 from harness.tls import client_context, towards_clients
@@ -122,13 +122,6 @@ def test_a_change_of_the_file_alone(headgate, files):
     files.install(certificates().other_server)
     wait_for(lambda: trusts(headgate, certificates().other_ca), what="the other certificate")
     load.end()
-
-
-def test_a_renewed_certificate_of_the_same_authority(headgate, files):
-    before = shown(headgate)
-    files.install(certificates().issue("renewed", HERE))
-    assert reload(headgate) == OK
-    wait_for(lambda: shown(headgate) != before, what="the new certificate")
 
 
 BROKEN = {

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.admin import await_ended, stats
+from harness.admin import stats
 from harness.certificates import certificates
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, PONG, QUEUED, Closed, Error, encode, wait_for
@@ -15,7 +15,6 @@ from harness.servers import Server
 from harness.tls import server_context, towards_redis
 
 MIB = 1 << 20
-VERSIONS = ("TLSv1.2", "TLSv1.3")
 QUICK = {"upstream_wait": "300ms", "connect_timeout": "2s"}
 
 
@@ -94,13 +93,6 @@ def test_each_feature_of_a_session(headgate):
     assert three.read() == [b"queue", b"a"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_each_version_is_spoken(make_tls_redis, make, version):
-    headgate = make(make_tls_redis(None, "--tls-protocols", version))
-    client = headgate.connect()
-    assert client("SET", "k", "x" * MIB) == OK and client("GET", "k") == b"x" * MIB
-
-
 @pytest.mark.threads
 def test_all_threads(make_tls_redis, make):
     headgate = make(make_tls_redis(), threads=4)
@@ -142,15 +134,6 @@ def test_a_restart_of_redis(make_tls_redis, make):
         wait_for(headgate.serves, what="service")
 
 
-def test_killed_lanes_are_opened_again(make_tls_redis, make):
-    redis = make_tls_redis()
-    headgate = make(redis)
-    for _ in range(5):
-        with redis.connect() as direct:
-            direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        wait_for(headgate.serves, what="service")
-
-
 def test_a_password_by_tls(make_tls_redis, make):
     redis = make_tls_redis(None, "--requirepass", "secret")
     headgate = make(redis, upstream_password="secret")
@@ -161,8 +144,6 @@ def test_a_password_by_tls(make_tls_redis, make):
 
 
 @pytest.mark.parametrize("name, words", [
-    ("expired", ("expired",)),
-    ("not_yet", ("not yet valid",)),
     ("wrong_host", ("certificate is not valid for 127.0.0.1",)),
     ("self_signed", ("self[- ]signed",)),
     ("stranger", ("issuer|self[- ]signed|unable to|unknown",)),
@@ -170,14 +151,6 @@ def test_a_password_by_tls(make_tls_redis, make):
 def test_a_certificate_that_is_not_trusted(make_tls_redis, make_shared, name, words):
     headgate = make_shared(make_tls_redis(getattr(certificates(), name)))
     assert_refused(headgate, *words)
-
-
-def test_a_certificate_that_was_revoked(make_tls_redis, make_shared):
-    trusting = make_shared(make_tls_redis(certificates().server_revoked))
-    assert_served(trusting)
-    knowing = {"upstream_crl": certificates().crl}
-    assert_served(make_shared(make_tls_redis(), **knowing))
-    assert_refused(make_shared(make_tls_redis(certificates().server_revoked), **knowing), "revoked")
 
 
 @pytest.mark.parametrize("name", ["nul_name", "nul_alternative"])
@@ -197,11 +170,6 @@ def test_verification_can_be_switched_off(make_tls_redis, make_shared, name):
     before = len(headgate.log())
     headgate.start()
     assert re.search("upstream_verify", headgate.log()[before:])
-
-
-def test_a_host_by_name(make_tls_redis, make_shared):
-    redis = make_tls_redis()
-    assert_served(make_shared(f"rediss://localhost:{redis.tls_port}"))
 
 
 def test_another_name_to_expect(make_tls_redis, make_shared):
@@ -247,42 +215,6 @@ def test_a_certificate_that_redis_asks_for(make_tls_redis, make_shared):
     # Redis says what it misses after the handshake of TLS 1.3, by an alert.
     assert_refused(make_shared(redis), "certificate required|handshake failure|certificate")
     assert_refused(make_shared(redis, **towards_redis(certificates().client_stranger)), "unknown ca|certificate")
-
-
-def test_a_certificate_needs_its_key(tmp_path):
-    from harness.servers import run_headgate
-
-    path = tmp_path / "h.ini"
-    path.write_text(f"[headgate]\nupstream = rediss://127.0.0.1:6379\n"
-                    f"upstream_certificate = {certificates().client.certificate}\n")  # fmt: skip
-    result = run_headgate("-t", "-c", path)
-    assert result.returncode == 1 and "private key" in result.stderr
-
-
-# ---- resumption ----
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_sessions_are_resumed(version, make_shared):
-    """A server that sees connections end comes to know them again."""
-    fake = FakeRedis(server_context(version=version))
-    try:
-        headgate = make_shared(fake.url, lanes=1, upstream_wait="20s", threads=1)
-        wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="the first lane")
-        client = headgate.connect()
-        for number in range(5):
-            client.request("GET", "k")
-            fake.expect("GET", "k").reply(b"+v\r\n")
-            assert client.read() == b"v"
-            # What is sent on one of which the end has not been seen is lost.
-            await_ended(headgate, fake.close_lanes())
-            if number % 2:
-                client.close()
-            client = headgate.connect()
-        wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="the last lane")
-        assert any(lane.socket.tls.session_reused for lane in fake.lanes[1:]), len(fake.lanes)
-    finally:
-        fake.close()
 
 
 # ---- what is not TLS at all ----

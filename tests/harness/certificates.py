@@ -29,12 +29,12 @@ Identity = collections.namedtuple("Identity", "certificate key")
 class Authority:
     """Signs certificates. parent: who signed its own; None: itself."""
 
-    def __init__(self, name, parent=None):
+    def __init__(self, name, parent=None, begin=NOW - DAY, end=NOW + 365 * DAY):
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = common_name(name)
         self.parent = parent
         signer = parent or self
-        builder = certificate_builder(self.name, signer.name, self.key, NOW - DAY, NOW + 365 * DAY)
+        builder = certificate_builder(self.name, signer.name, self.key, begin, end)
         builder = builder.add_extension(x509.BasicConstraints(True, None), critical=True).add_extension(
             x509.KeyUsage(*[use in (5, 6) for use in range(9)]), critical=True
         )
@@ -47,14 +47,18 @@ class Authority:
         """What is sent behind a leaf: all up to the root, which whoever trusts it has."""
         return self.pem() + self.parent.chain() if self.parent else b""
 
-    def revoke(self, *certificates):
+    def revoke(self, *certificates, end=None):
         """The list of what it has revoked."""
         builder = x509.CertificateRevocationListBuilder().issuer_name(self.name)
-        builder = builder.last_update(NOW - DAY).next_update(NOW + 30 * DAY)
+        builder = builder.last_update(NOW - DAY).next_update(end or NOW + 30 * DAY)
         for certificate in certificates:
             revoked = x509.RevokedCertificateBuilder().serial_number(certificate.serial_number).revocation_date(NOW)
             builder = builder.add_revoked_certificate(revoked.build())
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def load(identity):
+    return x509.load_pem_x509_certificate(identity.certificate.read_bytes())
 
 
 def common_name(text):
@@ -99,9 +103,6 @@ class Certificates:
         self.stranger_ca = self._write("stranger-ca.pem", self.stranger_root.pem())
         self._make_servers()
         self._make_clients()
-        self.crl = self._write("crl.pem", self.issuer.revoke(*self.revoked_ones) + self.root.revoke())
-        # For s_client and others, which read one file.
-        self.ca_and_crl = self._write("ca-crl.pem", self.root.pem() + self.crl.read_bytes())
 
     def _make_servers(self):
         self.server = self.issue("server", HERE)
@@ -115,24 +116,15 @@ class Certificates:
         self.stranger = self.issue("stranger", HERE, authority=self.stranger_root)
         self.nul_name = self.issue("nul-name", (), subject="localhost\0.evil.example")
         self.nul_alternative = self.issue("nul-alternative", ("localhost\0.evil.example",))
-        self.server_revoked = self.issue("server-revoked", HERE)
 
     def _make_clients(self):
         use = ExtendedKeyUsageOID.CLIENT_AUTH
         self.client = self.issue("client", ("app.example", "uri:spiffe://here/app"), subject="app", use=use)
         self.other_client = self.issue("other-client", (), subject="app", use=use, authority=self.other_root)
         self.client_expired = self.issue("client-expired", (), subject="app", use=use, begin=NOW - 3 * DAY, end=NOW - DAY)
-        self.client_revoked = self.issue("client-revoked", (), subject="app", use=use)
         self.client_stranger = self.issue("client-stranger", (), subject="app", use=use, authority=self.stranger_root)
         self.client_self_signed = self.issue("client-self-signed", (), subject="app", use=use, authority=None)
         self.client_nul = self.issue("client-nul", (), subject="app\0.evil", use=use)
-
-    @functools.cached_property
-    def revoked_ones(self):
-        return [
-            x509.load_pem_x509_certificate(identity.certificate.read_bytes())
-            for identity in (self.server_revoked, self.client_revoked)
-        ]
 
     def issue(self, name, names, subject=None, authority="issuer", use=ExtendedKeyUsageOID.SERVER_AUTH,
               begin=NOW - DAY, end=NOW + 90 * DAY):  # fmt: skip

@@ -1,7 +1,7 @@
 /*
- * Another calendar: a library to be preloaded, whose CLOCK_REALTIME and gettimeofday() are ahead of the system's by the
- * first number of seconds in the file that HEADGATE_TEST_CLOCK is the path of, and whose monotonic clocks are by the
- * second one; it is read anew each time.
+ * Another calendar: a library to be preloaded, whose CLOCK_REALTIME, gettimeofday() and time() are ahead of the
+ * system's by the first number of seconds in the file that HEADGATE_TEST_CLOCK is the path of, and whose monotonic
+ * clocks are by the second one; it is read anew each time.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -45,5 +45,16 @@ int gettimeofday(struct timeval *restrict time, void *restrict zone)
 
     (void)zone;
     *time = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
+    return result;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec now;
+    time_t result = clock_gettime(CLOCK_REALTIME, &now) == 0 ? now.tv_sec : -1;
+
+    if (out != NULL) {
+        *out = result;
+    }
     return result;
 }

@@ -323,8 +323,10 @@ static const struct refusal refusals[] = {
      {.name = "localhost\0.example", .name_length = 18},
      "localhost",
      "its certificate is not valid for localhost: hostname mismatch"},
-    {"expired", {.name = "localhost", .name_length = -1, .begins = -9, .expires = -1}, "localhost", "has expired"},
-    {"not yet", {.name = "localhost", .name_length = -1, .begins = 2}, "localhost", "not yet valid"},
+    {"a CN alone",
+     {.name = "localhost", .name_length = -1},
+     "localhost",
+     "its certificate is not valid for localhost: hostname mismatch (its alternative names count, its CN does not)"},
     {"self-signed", {.name = "localhost", .name_length = -1, .is_self_signed = true}, "localhost", "self-signed"},
 };
 
@@ -513,15 +515,15 @@ Test(tls, only_the_versions_that_are_given_are_spoken)
 
 /* ---- resuming ---- */
 
-/* A second connection over TCP, as sessions are kept by the address of the server. */
-static bool resumes(struct tls_context *server, struct tls_context *client, int listener)
+/* Whether a connection over TCP, as sessions are kept by the address of the server, is a resumed one. */
+static bool resumes(struct tls_context *server, struct tls_context *client, int listener, const char *host)
 {
     struct tls_pair pair;
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     char data[8];
 
-    tls_pair_open(&pair, server, client, "localhost");
+    tls_pair_open(&pair, server, client, host);
     tls_free(pair.server);
     tls_free(pair.client);
     close(pair.fds[0]);
@@ -532,15 +534,17 @@ static bool resumes(struct tls_context *server, struct tls_context *client, int 
     pair.fds[0] = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
     (void)evutil_make_socket_nonblocking(pair.fds[1]);
     pair.server = tls_new(server, pair.wire, pair.fds[0], NULL);
-    pair.client = tls_new(client, pair.wire, pair.fds[1], "localhost");
-    for (int i = 0; i < 1000 && !tls_pair_shake_hands(&pair); i++) {
+    pair.client = tls_new(client, pair.wire, pair.fds[1], host);
+    for (int i = 0; i < 1000 && !tls_pair_shake_hands(&pair) && tls_state(pair.client) != TLS_FAILED; i++) {
         usleep(1000);
     }
     bool resumed = tls_is_resumed(pair.client);
     cr_expect_eq(tls_is_resumed(pair.server), resumed);
     /* By TLS 1.3 tickets come behind the handshake. */
-    cr_expect_eq(tls_write(pair.server, "x", 1), 1);
-    for (int i = 0; i < 1000 && tls_read(pair.client, data, sizeof data) != 1; i++) {
+    if (tls_state(pair.server) == TLS_OPEN) {
+        cr_expect_eq(tls_write(pair.server, "x", 1), 1);
+    }
+    for (int i = 0; i < 1000 && tls_read(pair.client, data, sizeof data) == TLS_AGAIN; i++) {
         usleep(1000);
     }
     tls_pair_close(&pair);
@@ -559,12 +563,14 @@ static void expect_resumption(const char *protocols)
     both.server_settings.protocols = protocols;
     both.server = tls_files_context(&both.server_settings);
     both.client = tls_files_context(&both.client_settings);
-    cr_expect_not(resumes(both.server, both.client, listener));
-    cr_expect(resumes(both.server, both.client, listener));
-    cr_expect(resumes(both.server, both.client, listener));
+    cr_expect_not(resumes(both.server, both.client, listener, "localhost"));
+    cr_expect(resumes(both.server, both.client, listener, "localhost"));
+    cr_expect(resumes(both.server, both.client, listener, "127.0.0.1"));
+    /* A name that the certificate does not have: what comes is a full handshake, which is refused. */
+    cr_expect_not(resumes(both.server, both.client, listener, "elsewhere.example"));
     /* Other keys, as after a reload: the tickets of before open nothing. */
     struct tls_context *other = tls_files_context(&both.server_settings);
-    cr_expect_not(resumes(other, both.client, listener));
+    cr_expect_not(resumes(other, both.client, listener, "localhost"));
     tls_context_release(other);
     tls_context_release(both.server);
     tls_context_release(both.client);

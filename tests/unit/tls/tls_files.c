@@ -18,7 +18,7 @@ static X509 *make(const struct tls_subject *subject, EVP_PKEY *key, EVP_PKEY *si
 
     X509_set_version(certificate, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(certificate), (long)(uintptr_t)certificate & 0xffffff);
-    X509_gmtime_adj(X509_getm_notBefore(certificate), subject->begins * DAY_SECONDS - 60);
+    X509_gmtime_adj(X509_getm_notBefore(certificate), -60);
     X509_gmtime_adj(X509_getm_notAfter(certificate), subject->expires * DAY_SECONDS);
     X509_set_pubkey(certificate, key);
     X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, (const unsigned char *)subject->name, subject->name_length,

@@ -19,7 +19,7 @@ struct tls_subject {
     const char *name;        /* the CN … */
     int name_length;         /* … which may hold a NUL */
     const char *alternative; /* as openssl.cnf writes it: "DNS:localhost,IP:127.0.0.1"; NULL: none */
-    long begins, expires;    /* days from now */
+    long expires;            /* days from now */
     bool is_self_signed;
 };
 
