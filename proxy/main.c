@@ -414,9 +414,15 @@ static bool start_workers(struct process *process, const struct policy *const *p
     return true;
 }
 
-/* Workers, and what another process knows: as late as can be. */
+/* Workers, and what another process knows: as late as can be. What an operator's handshake takes is there ahead, as
+ * descriptors may be short later. */
 static bool start_serving(struct process *process, const struct policy *const *policies)
 {
+    const struct conf_address_list *admin = &process->reload.conf->admin;
+
+    for (size_t i = 0; i < admin->count; i++) {
+        (void)(admin->items[i].tls && connection_prepare_security(&process->reactor, true));
+    }
     return start_workers(process, policies) && open_handover(process);
 }
 
@@ -544,6 +550,8 @@ static int serve(struct process *process)
     descriptors_raise(process->reload.conf);
     started = start(process, policies);
     if (started) {
+        process->reload.descriptors = descriptors_in_use();
+        descriptors_fit(&process->servers, process->reload.conf, process->reload.descriptors);
         announce(process->reload.conf);
         tell_readiness(process);
         while (!process->ended && reactor_turn(&process->reactor)) {

@@ -1,5 +1,7 @@
 #include "admin/admin_private.h"
 
+#include "base/places.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SESSIONS_MAX 64
 /* With no descriptor left, the next look at who wants to connect comes so much later. µs. */
 #define REST_US 50000
 
@@ -48,7 +49,7 @@ static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, s
     if (length > 0) {
         memcpy(&from, address, (size_t)length < sizeof from ? (size_t)length : sizeof from);
     }
-    if (admin->session_count >= SESSIONS_MAX && !admin_session_make_room(admin)) {
+    if (admin->session_count >= places_of_port() && !admin_session_make_room(admin)) {
         refuse(admin, fd, "all of those that may be open are busy");
     } else if (admin_session_open(admin, fd, &from, has_tls(admin, listener)) == NULL) {
         refuse(admin, fd, "out of memory");

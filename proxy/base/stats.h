@@ -12,6 +12,7 @@
 /* X(identifier, section, name, kind, help) */
 #define STATS_TABLE(X)                                                                                                 \
     X(CLIENTS_CONNECTED, "Clients", "clients_connected", GAUGE, "client connections open now")                         \
+    X(CLIENTS_MAX, "Clients", "clients_max", GAUGE, "clients at once: max_clients, or fewer if descriptors are short") \
     X(CLIENTS_ACCEPTED, "Clients", "clients_accepted_total", COUNTER, "client connections accepted")                   \
     X(CLIENTS_REFUSED, "Clients", "clients_refused_total", COUNTER, "connections refused: max_clients or descriptors") \
     X(CLIENTS_PROXIED, "Clients", "clients_proxied_total", COUNTER, "client connections that a proxy has passed on")   \

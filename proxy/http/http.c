@@ -1,5 +1,7 @@
 #include "http/http_private.h"
 
+#include "base/places.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One more takes the place of that which has been without a request for longest. */
-#define CONNECTIONS_MAX 64
 /* How long a connection may take to bring a whole request, from its beginning or its last answer on, however busily it
  * sends. µs. */
 #define REQUEST_PATIENCE_US ((int64_t)10000000)
@@ -96,7 +96,7 @@ static void sweep(struct http *http)
             (void)shutdown(bufferevent_getfd(connection->stream), SHUT_RDWR);
         }
     }
-    if (http->connection_count < CONNECTIONS_MAX) {
+    if (http->connection_count < places_of_port()) {
         rest(http, false);
     }
     if (http->connection_count == 0) {
@@ -148,10 +148,10 @@ static struct bufferevent *on_accepted(struct event_base *base, void *context)
     }
     bufferevent_setwatermark(stream, EV_READ, 0, INPUT_MAX);
     bufferevent_incref(stream);
-    if (http->connection_count >= CONNECTIONS_MAX) {
+    if (http->connection_count >= places_of_port()) {
         forget_abandoned(http);
     }
-    if (http->connection_count >= CONNECTIONS_MAX) {
+    if (http->connection_count >= places_of_port()) {
         make_room(http);
     }
     connection->stream = stream;

@@ -288,11 +288,16 @@ bool connection_resolve_numeric(const struct conf_address *address, struct conne
     return resolve(address, AI_NUMERICHOST, targets);
 }
 
-int connection_start(const struct connection_target *target)
+int connection_start(const struct connection_target *target, int end)
 {
     int fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0) {
+        return -1;
+    }
+    if (fd >= end) {
+        close(fd);
+        errno = EMFILE;
         return -1;
     }
     if (connect(fd, (const struct sockaddr *)&target->address, target->length) != 0 && errno != EINPROGRESS) {

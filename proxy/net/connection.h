@@ -167,8 +167,9 @@ size_t connection_targets_find(const struct connection_targets *targets, const s
 /* Whether they are the same addresses, in whatever order. */
 bool connection_targets_equal(const struct connection_targets *a, const struct connection_targets *b);
 
-/* Begins to connect; the socket, writable when it is done, or -1 with errno set. */
-int connection_start(const struct connection_target *target);
+/* Begins to connect; the socket, writable when it is done, or -1 with errno set. One of a number from end on is not
+ * taken: see places.h. */
+int connection_start(const struct connection_target *target, int end);
 /* After the socket became writable: 0, or the error number that the attempt ended with. A socket that was connected to
  * itself, as happens when nobody listens on a port that the system gives out, counts as refused. */
 int connection_outcome(int fd);

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "policy/sections.h"
+#include "process/descriptors.h"
 #include "process/reload_report.h"
 
 #include <errno.h>
@@ -77,7 +78,9 @@ static void put_in_force(struct reload *reload, struct conf *conf)
         log_error("main", "cannot open log_file %s: %s; going on with the old one", conf->log_file, strerror(errno));
     }
     expiry_follow(reload->expiry, conf);
+    descriptors_raise(conf);
     servers_reconfigure(reload->servers, conf, worker_took_conf, reload);
+    descriptors_fit(reload->servers, conf, reload->descriptors);
 }
 
 /* ---- the file ---- */

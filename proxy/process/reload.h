@@ -19,6 +19,7 @@ struct reload {
     struct supervisor *supervisor;
     struct handover *handover;
     const bool *has_ended; /* the process: what workers say then is not heard any more */
+    size_t descriptors;    /* in use at the start */
 
     struct file_watch *watch;     /* of the files of the configuration */
     struct conf *before;          /* the last one, as long as a worker may still use it */

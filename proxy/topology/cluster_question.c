@@ -4,6 +4,7 @@
 #include "resp/resp_element.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -273,7 +274,7 @@ static const char *refusal_of(const struct cluster_question *question, const str
 static bool connect_to(struct cluster_question *question, const struct connection_target *target)
 {
     const char *refusal = refusal_of(question, target);
-    int fd = refusal == NULL ? connection_start(target) : -1;
+    int fd = refusal == NULL ? connection_start(target, INT_MAX) : -1;
 
     if (fd < 0) {
         snprintf(question->why, sizeof question->why, "%s", refusal != NULL ? refusal : strerror(errno));

@@ -3,6 +3,7 @@
 #include "resp/resp.h"
 #include "tls/tls_context.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,7 +337,7 @@ static bool prepare_login(struct contact *contact, const struct contact_settings
 struct contact *contact_new(struct reactor *reactor, const struct contact_settings *settings,
                             const struct contact_events *events, void *context)
 {
-    int fd = connection_start(settings->target);
+    int fd = connection_start(settings->target, INT_MAX);
     struct contact *contact = fd >= 0 ? calloc(1, sizeof *contact) : NULL;
 
     if (contact == NULL) {

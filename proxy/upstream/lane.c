@@ -1,6 +1,7 @@
 #include "upstream/lane_private.h"
 
 #include "base/log.h"
+#include "base/places.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -343,7 +344,7 @@ static int64_t patience_us(struct lane *lane)
 /* False with errno set. */
 static bool connect_to(struct lane *lane, const struct connection_target *target)
 {
-    int fd = connection_start(target);
+    int fd = connection_start(target, places_for_all());
 
     lane_move(lane, LANE_CONNECTING);
     lane->target = *target;

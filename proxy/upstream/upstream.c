@@ -2,6 +2,7 @@
 #include "upstream/upstream_private.h"
 
 #include "base/log.h"
+#include "base/places.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -189,12 +190,13 @@ bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
 
 /* ---- time ---- */
 
-static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now)
+/* is_short: somebody else, perhaps of another worker, has no descriptor for a lane. */
+static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now, bool is_short)
 {
     int64_t limit = clock_ms_to_us(upstream->settings.lane_idle_timeout);
+    bool is_old = (limit > 0 && now - lane->used_us >= limit) || (is_short && lane->use == LANE_POOLED);
 
-    return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && now - lane->used_us >= limit &&
-           !upstream_is_kept(lane);
+    return is_old && lane->use != LANE_EXCLUSIVE && lane->first == NULL && !upstream_is_kept(lane);
 }
 
 /* The name of a client that has left goes with a delay: most often the next one has the same, and a transaction of a
@@ -208,6 +210,7 @@ static void forget_name(struct lane *lane, int64_t now)
 
 void upstream_tick(struct upstream *upstream)
 {
+    bool is_short = stats_get(upstream->settings.lane.stats, STATS_LANES_POOLED) > 0 && places_are_short();
     int64_t now = reactor_now(upstream->reactor);
     struct lane *lane = LIST_FIRST(&upstream->lanes);
 
@@ -222,7 +225,7 @@ void upstream_tick(struct upstream *upstream)
             lane = next;
             continue;
         }
-        if (is_idle(upstream, lane, now)) {
+        if (is_idle(upstream, lane, now, is_short)) {
             lane_close(lane, "idle");
         } else {
             forget_name(lane, now);

@@ -1,13 +1,13 @@
 #include "worker/listener.h"
 
 #include "base/log.h"
+#include "base/places.h"
 #include "conf/conf_table.h"
 #include "conf/networks.h"
 #include "worker/reception.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -17,7 +17,7 @@
 #define ACCEPT_BURST 64
 /* Accepted at the end, whoever else goes on to connect. */
 #define ACCEPT_LAST 65536
-/* With not even a descriptor to refuse clients, the next look at them comes so much later. µs. */
+/* With no descriptor to accept clients, the next look at them comes so much later. µs. */
 #define REST_US 50000
 
 struct place {
@@ -34,8 +34,7 @@ struct listener {
     struct reactor *reactor;
     struct worker_pool *worker_pool;
     struct connection_tuning tuning;
-    size_t max_clients;
-    int spare_fd; /* given up for a moment to refuse a client when descriptors have run out; -1: none */
+    size_t max_clients; /* in force */
     struct log_limiter refusals;
     struct log_limiter proxy_refusals;
     struct reception *reception; /* NULL: no listener has the PROXY protocol */
@@ -68,29 +67,19 @@ static void refuse(struct listener *listener, int fd, bool tls, const char *why)
     close(fd);
 }
 
-/*
- * Descriptors have run out: the client that waits is let in by the spare one, told, and shown out. Another thread may
- * be faster than we are, to the spare one or to a new one in its stead; then the clients wait for a moment, as the
- * kernel would otherwise report them again and again.
- */
-static void refuse_without_descriptor(struct place *place)
+/* The process, or the machine, has no descriptor left: they wait, as the kernel would report them again and again. */
+static void rest(struct place *place, int reason)
 {
-    const struct timeval rest = {.tv_usec = REST_US};
-    struct listener *listener = place->listener;
-    int fd = -1;
+    const struct timeval delay = {.tv_usec = REST_US};
+    uint64_t suppressed;
 
-    if (listener->spare_fd >= 0) {
-        close(listener->spare_fd);
-        fd = accept4(place->port.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (log_limiter_take(&place->listener->refusals, clock_now_us(), &suppressed)) {
+        log_error("listener", "clients wait to be accepted: %s (%llu more since the last line)", strerror(reason),
+                  (unsigned long long)suppressed);
     }
-    if (fd >= 0) {
-        refuse(listener, fd, place->tls, "no file descriptors left; raise ulimit -n or lower max_clients");
-    } else {
-        if (event_add(&place->rest, &rest) == 0) {
-            event_del(&place->event);
-        }
+    if (event_add(&place->rest, &delay) == 0) {
+        event_del(&place->event);
     }
-    listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 static void on_rested(evutil_socket_t fd, short what, void *context)
@@ -205,16 +194,19 @@ static bool accept_one(struct place *place)
     int fd = accept4(place->port.fd, (struct sockaddr *)&origin.address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE) {
-            refuse_without_descriptor(place);
+        int reason = errno;
+        if (reason == EMFILE || reason == ENFILE) {
+            rest(place, reason);
         }
-        return errno == EINTR || errno == ECONNABORTED;
+        return reason == EINTR || reason == ECONNABORTED;
     }
     if (!place->is_proxied && !is_let_in(listener, fd, &origin)) {
         return true;
     }
-    if (client_count_now(listener) >= listener->max_clients) {
-        refuse(listener, fd, place->tls, "max_clients are connected");
+    bool is_short = fd >= places_for_all();
+    if (is_short || client_count_now(listener) >= listener->max_clients) {
+        refuse(listener, fd, place->tls,
+               is_short ? "no file descriptors left; raise ulimit -n" : "max_clients are connected");
         return true;
     }
     connection_tune(fd, &listener->tuning);
@@ -310,7 +302,6 @@ struct listener *listener_open(struct reactor *reactor, struct worker_pool *work
 
     listener->reactor = reactor;
     listener->worker_pool = worker_pool;
-    listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     listener_reconfigure(listener, conf);
     if (!open_places(listener, conf, source) || !open_reception(listener)) {
         listener_close(listener);
@@ -340,6 +331,11 @@ void listener_reconfigure(struct listener *listener, const struct conf *conf)
     };
     listener->max_clients = (size_t)conf->max_clients;
     follow_proxies(listener, conf);
+}
+
+void listener_bound(struct listener *listener, size_t most)
+{
+    listener->max_clients = most;
 }
 
 /* The kernel would reset who has connected and was not accepted. */
@@ -411,9 +407,6 @@ size_t listener_waiting(const struct listener *listener)
 void listener_close(struct listener *listener)
 {
     listener_stop(listener);
-    if (listener->spare_fd >= 0) {
-        close(listener->spare_fd);
-    }
     reception_free(listener->reception);
     for (size_t i = 0; i < listener->number_count; i++) {
         networks_free(listener->proxies[i]);

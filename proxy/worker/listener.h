@@ -16,7 +16,9 @@ struct listener *listener_open(struct reactor *reactor, struct worker_pool *work
                                struct port_source *source);
 /* Takes its addresses over from who serves there (port.h). False with one logged line. */
 bool listener_serve(struct listener *listener);
+/* max_clients is that of conf until listener_bound() says that fewer fit. */
 void listener_reconfigure(struct listener *listener, const struct conf *conf);
+void listener_bound(struct listener *listener, size_t most);
 /* Stops accepting, when all who have connected were accepted; removes Unix sockets from the file system. Sockets that
  * were handed over are left to who keeps them, with those who wait there. */
 void listener_stop(struct listener *listener);

@@ -170,6 +170,30 @@ size_t servers_workers(const struct servers *servers)
     return count;
 }
 
+static size_t share_of(const struct server *server, size_t most)
+{
+    size_t wanted = (size_t)server->conf->max_clients;
+
+    return wanted < most ? wanted : most;
+}
+
+void servers_bound_clients(struct servers *servers, size_t most)
+{
+    size_t each = most, sum = most + 1;
+
+    while (sum > most) {
+        sum = 0;
+        for (size_t i = 0; i < servers->count; i++) {
+            sum += share_of(&servers->list[i], each);
+        }
+        each -= sum > most ? (sum - most + servers->count - 1) / servers->count : 0;
+    }
+    for (size_t i = 0; i < servers->count; i++) {
+        listener_bound(servers->list[i].listener, share_of(&servers->list[i], each));
+        stats_set(&servers->list[i].stats, STATS_CLIENTS_MAX, share_of(&servers->list[i], each));
+    }
+}
+
 /* ---- drain ---- */
 
 /* The number of what clients are told of when they are to go elsewhere, another one each time; 0: nobody is there for

@@ -57,6 +57,9 @@ void servers_stop(struct servers *servers);
 void servers_reconfigure(struct servers *servers, const struct conf *process, void (*done)(void *context),
                          void *context);
 size_t servers_workers(const struct servers *servers);
+/* So many clients may be connected at once, of all servers together; at least one of each. Each has its max_clients,
+ * or, where that is too much, as many as the others that want more: one that is flooded takes nothing from them. */
+void servers_bound_clients(struct servers *servers, size_t most);
 
 /* Ends listening; clients stay. */
 void servers_stop_listening(struct servers *servers);

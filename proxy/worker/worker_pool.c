@@ -336,6 +336,7 @@ static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_i
         return worker_pool->clients_proxied;
     case STATS_PROXIES_REFUSED:
         return worker_pool->proxies_refused;
+    case STATS_CLIENTS_MAX:
     case STATS_TOPOLOGY_CHANGES:
     case STATS_SENTINELS_UP:
     case STATS_LOOKUPS:

@@ -1,14 +1,18 @@
 """Slow, greedy, idle and too many clients: bounded memory, and nobody else waits."""
 
+import contextlib
 import resource
+import socket
+import threading
 import time
 
 import pytest
 
-from harness.admin import await_empty
+from harness.admin import await_empty, await_outage, stats
+from harness.http import ask
 from harness.resp import OK, PONG, Closed, encode, wait_for
 from harness.rules import reload
-from harness.servers import elapsed, sanitizer_overhead
+from harness.servers import elapsed, free_port, sanitizer_overhead
 
 MEBIBYTE = 1 << 20
 VALUE = b"v" * MEBIBYTE
@@ -226,20 +230,62 @@ def test_a_small_pipeline_limit_slows_and_loses_nothing(redis, make_headgate, po
     assert client.pipeline([("ECHO", word) for word in words]) == words
 
 
-def test_no_descriptors_left(redis, make_headgate):
-    """A full ulimit -n: it is logged, who is served stays served, and new clients are again when there is room."""
-    headgate = make_headgate(redis, pool="shared", start=False)
-    headgate.start()
-    resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (64, 64))
-    first = headgate.connect()
-    assert first("PING") == PONG
-    crowd = [headgate.connect() for _ in range(100)]
-    time.sleep(0.5)
-    assert first("PING") == PONG
-    for client in crowd:
-        client.close()
-    wait_for(lambda: accepted(headgate), what="new clients to be served again")
-    assert first("PING") == PONG
+@contextlib.contextmanager
+def knocking(address, count=100):
+    """So many others come at once, again and again; what they are told."""
+    told, ended = [], threading.Event()
+
+    def knock():
+        while not ended.is_set():
+            crowd = [socket.create_connection(address, timeout=60) for _ in range(count)]
+            for visitor in crowd:
+                with visitor, contextlib.suppress(ConnectionError):
+                    told.append(visitor.recv(100))
+
+    thread = threading.Thread(target=knock)
+    thread.start()
+    try:
+        yield told
+    finally:
+        ended.set()
+        thread.join(120)
+
+
+@pytest.mark.parametrize("pool", ("shared", "session"))
+def test_descriptors_are_kept_for_lanes_operators_and_probes(redis, make_headgate, pool):
+    """ulimit -n of 64 and a hundred who knock all the time: as many are let in as may have a lane of their own, which
+    they have, all at once, also behind idle lanes of others, and after a restart of Redis. Operators are let in and
+    obeyed, and a probe has its answer."""
+    headgate = make_headgate(redis, pool=pool, start=False, tls=False)
+    headgate.http_port = free_port()
+    headgate.write_config(http=f"127.0.0.1:{headgate.http_port}")
+    headgate.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    await_empty(headgate)
+    most = int(stats(headgate)["clients_max"])
+    assert most >= 5 and f"max_clients is lowered from 10000 to {most}," in headgate.log()
+    clients = [headgate.connect() for _ in range(most)]
+    assert [client("PING") for client in clients] == [PONG] * most
+    with headgate.admin() as present, knocking(headgate.address) as told:
+        for database in range(1, 4):
+            assert [client("SELECT", database) for client in clients] == [OK] * most
+            for client in clients:
+                client.request("MULTI")
+            assert [client.read() for client in clients] == [OK] * most
+            with headgate.admin() as newcomer:
+                for operator in (present, newcomer):
+                    assert operator("CONFIG", "SET", "max_clients", 5000) == OK
+                    assert operator("RELOAD") == OK and operator("KILL", "name=nobody") == 0
+            assert ask(headgate, "/live").status == 200
+            assert [client("EXEC") for client in clients] == [[]] * most
+            if pool == "shared" and database == 2:
+                redis.kill()
+                await_outage(headgate)
+                redis.start()
+        wait_for(lambda: len(told) >= 100, what="a hundred to be told")
+    assert set(told) <= {b"-ERR max number of clients reached\r\n", b""}
+    assert stats(headgate)["clients_max"] == str(most)
+    clients.pop().close()
+    wait_for(headgate.serves, what="the next one to have the place")
 
 
 def test_commands_of_every_size_around_cut_through(redis, make_headgate):

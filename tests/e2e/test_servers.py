@@ -1,6 +1,7 @@
 """[server:NAME]: several Redis servers behind one Headgate, each as if it were alone."""
 
 import re
+import resource
 import signal
 
 import pytest
@@ -247,6 +248,10 @@ def test_who_is_served_when_another_has_all_the_clients_that_it_may_have(make_se
         assert client("PING") == PONG
     assert several.stat("clients_refused_total", "queue") == 1
     assert several.stat("clients_refused_total", "cache") == 0
+    # Where descriptors are short, who wants little has it.
+    resource.prlimit(several.headgate.process.pid, resource.RLIMIT_NOFILE, (300, 300))
+    assert several.reply("RELOAD") == OK
+    assert several.stat("clients_max", "queue") == 2 and 50 < several.stat("clients_max", "cache") < 148
 
 
 # ---- rules ----

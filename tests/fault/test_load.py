@@ -246,19 +246,21 @@ def test_a_redis_that_accepts_and_says_nothing(make_headgate):
 
 
 def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
-    """Two workers and the listener fight for the last descriptors. When there is room again, all is well again: at the
+    """Two workers and the listener fight for the last descriptors but an operator's. When there is room again, all is well again: at the
     latest when clients that wait for a lane, and may have closed no more than their writing half, had their error."""
     headgate = make_headgate(redis, threads=2, upstream_wait="1s")
     with headgate.connect() as steady:
         wait_for(lambda: steady("PING") == PONG, what="Redis to be there")
         in_use = len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
-        resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use + 12, 4096))
+        resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use + 40,) * 2)
         crowd = [socket.create_connection(headgate.address, timeout=10) for _ in range(120)]
         for connection in crowd:
             connection.sendall(encode("BLPOP", "none", 0))
         for _ in range(10):
             redis.connect()("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             time.sleep(0.05)
+        with headgate.admin() as operator:
+            assert operator("RELOAD") == OK
         for connection in random.sample(crowd, len(crowd)):
             connection.close()
         wait_for(headgate.serves, what="new clients to be served")

@@ -385,8 +385,9 @@ class Headgate(Server):
         self.rules = rules
         self.write_config()
 
-    def start(self):
-        self.launch([BINARY, "-c", str(self.config_path)])
+    def start(self, **options):
+        """options: of subprocess.Popen()."""
+        self.launch([BINARY, "-c", str(self.config_path)], **options)
         self.await_port(self.address)
 
     def connect(self, context=None, **options):
