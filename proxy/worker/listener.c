@@ -203,11 +203,15 @@ static bool accept_one(struct place *place)
     if (!place->is_proxied && !is_let_in(listener, fd, &origin)) {
         return true;
     }
-    bool is_short = fd >= places_for_all();
-    if (is_short || client_count_now(listener) >= listener->max_clients) {
+    int beyond = fd - places_for_all();
+    bool is_last = beyond >= (int)places_of_port();
+    if (is_last || client_count_now(listener) >= listener->max_clients) {
         refuse(listener, fd, place->tls,
-               is_short ? "no file descriptors left; raise ulimit -n" : "max_clients are connected");
+               is_last ? "no file descriptors left; raise ulimit -n" : "max_clients are connected");
         return true;
+    }
+    if (beyond >= 0) {
+        rest(place, EMFILE); /* idle lanes make room meanwhile */
     }
     connection_tune(fd, &listener->tuning);
     if (place->is_proxied) {
@@ -215,7 +219,7 @@ static bool accept_one(struct place *place)
     } else {
         worker_pool_give_client(listener->worker_pool, fd, &origin);
     }
-    return true;
+    return beyond < 0;
 }
 
 static void on_connection(evutil_socket_t fd, short what, void *context)
