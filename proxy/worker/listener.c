@@ -67,7 +67,7 @@ static void refuse(struct listener *listener, int fd, bool tls, const char *why)
     close(fd);
 }
 
-/* The process, or the machine, has no descriptor left: they wait, as the kernel would report them again and again. */
+/* Descriptors are short, of the process or of the machine: clients wait, as the kernel would report them again at once. */
 static void rest(struct place *place, int reason)
 {
     const struct timeval delay = {.tv_usec = REST_US};
