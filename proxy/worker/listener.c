@@ -67,7 +67,7 @@ static void refuse(struct listener *listener, int fd, bool tls, const char *why)
     close(fd);
 }
 
-/* Descriptors are short, of the process or of the machine: clients wait, as the kernel would report them again at once. */
+/* Descriptors are short, of the process or of the machine: clients wait, or the kernel would report them at once. */
 static void rest(struct place *place, int reason)
 {
     const struct timeval delay = {.tv_usec = REST_US};
