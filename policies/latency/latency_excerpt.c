@@ -168,6 +168,39 @@ static bool is_secret(struct context *context, struct slice argument)
     return secret;
 }
 
+/* ---- what is no value ---- */
+
+static bool note_key(void *context, struct slice key, uint32_t index)
+{
+    uint32_t *plain = context;
+
+    (void)key;
+    *plain |= index < LATENCY_EXCERPT_ARGUMENTS ? UINT32_C(1) << index : 0;
+    return index < LATENCY_EXCERPT_ARGUMENTS;
+}
+
+static_assert(LATENCY_EXCERPT_ARGUMENTS <= 32, "an argument is a bit of a word");
+
+/* Bit n: argument n is the name, the subcommand or a key that is there whole. Of a command that the table does not have
+ * it is not known which are. */
+static uint32_t find_plain(struct slice frame)
+{
+    const struct command *command = command_find(latency_excerpt_name(frame));
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice argument;
+    uint32_t plain = 1;
+
+    if (command == NULL) {
+        return plain;
+    }
+    command_visit_keys(command, frame, note_key, &plain);
+    if (command_has_subcommands(command) && resp_walk_skip(&walk, 1) && resp_walk_next(&walk, &argument) &&
+        is_subcommand(command, argument)) {
+        plain |= 2;
+    }
+    return plain;
+}
+
 /* ---- the excerpt: of each argument a byte with its length, and the text ---- */
 
 static char *put(char *out, struct slice text, const char *rest, uint64_t more)
@@ -192,6 +225,14 @@ static char *put_argument(char *out, struct slice argument, uint64_t length)
     return put(out, (struct slice){argument.data, shown}, "bytes", length - shown);
 }
 
+static char *put_length(char *out, uint64_t length)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "(%" PRIu64 " %s)", length, length == 1 ? "byte" : "bytes");
+    return put(out, slice_of(text), "", 0);
+}
+
 struct slice latency_excerpt_name(struct slice frame)
 {
     struct resp_walk walk = resp_walk_start(frame);
@@ -201,8 +242,10 @@ struct slice latency_excerpt_name(struct slice frame)
     return resp_walk_part(&walk, &name, &length) && name.length == length ? name : (struct slice){0};
 }
 
-size_t latency_excerpt_make(struct slice frame, bool is_known, char out[LATENCY_EXCERPT_MAX])
+size_t latency_excerpt_make(struct slice frame, enum latency_excerpt_scope scope, char out[LATENCY_EXCERPT_MAX])
 {
+    bool is_known = scope != LATENCY_EXCERPT_NOTHING;
+    uint32_t plain = scope == LATENCY_EXCERPT_KEYS ? find_plain(frame) : UINT32_MAX;
     struct context context = {0};
     struct resp_walk walk = resp_walk_start(frame);
     struct slice argument;
@@ -212,10 +255,14 @@ size_t latency_excerpt_make(struct slice frame, bool is_known, char out[LATENCY_
     /* The last place is for how many more there are. */
     uint32_t left = walk.left;
     uint32_t room = left > LATENCY_EXCERPT_ARGUMENTS ? LATENCY_EXCERPT_ARGUMENTS - 1 : LATENCY_EXCERPT_ARGUMENTS;
-    for (; room > 0 && resp_walk_part(&walk, &argument, &length); room--, left--) {
+    for (; room > 0 && resp_walk_part(&walk, &argument, &length); room--, left--, plain >>= 1) {
         const char *shown = is_known || end > out ? REDACTED : UNKNOWN;
         bool secret = is_secret(&context, argument) || !is_known;
-        end = secret ? put(end, slice_of(shown), "", 0) : put_argument(end, argument, length);
+        if (secret) {
+            end = put(end, slice_of(shown), "", 0);
+        } else {
+            end = (plain & 1) != 0 ? put_argument(end, argument, length) : put_length(end, length);
+        }
     }
     if (left > 0 && end > out) {
         end = put(end, (struct slice){"", 0}, "arguments", left);

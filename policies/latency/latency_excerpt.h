@@ -5,9 +5,10 @@
  * What may be a secret is "(redacted)", also where the command is not sound: all arguments of AUTH and of ACL's
  * subcommands, those of HELLO behind the version, those behind the parameter's name of CONFIG SET, those of SENTINEL's
  * and MODULE's subcommands behind the first, and what follows AUTH and AUTH2 of MIGRATE. It never gets into the
- * excerpt. Values of other commands (SET, EVAL, …) are shown, as Redis does. Of a command that is not known nothing is
- * shown, not even the name: it may be a password that somebody took for one, or a command like AUTH that Redis knows by
- * another name (rename-command).
+ * excerpt. Of other commands (SET, EVAL, …) the name, the subcommand and the keys are shown, as far as the table of
+ * commands knows them, and of all else how long it is, "(5 bytes)"; or all of it, as by Redis, if values are wanted. Of
+ * a command that is not known nothing is shown, not even the name: it may be a password that somebody took for one, or
+ * a command like AUTH that Redis knows by another name (rename-command).
  *
  * Pure; any bytes may be given. 40 ns for a GET, 0.5 µs for 32 arguments of a dozen bytes.
  */
@@ -25,11 +26,16 @@
 /* The name of a multibulk command, whole; empty if it has not come whole. */
 struct slice latency_excerpt_name(struct slice frame);
 
-/*
- * Writes the excerpt of a multibulk command, or of the beginning of one that has not come whole; returns its length. 0
- * if there is not even a name. is_known: whether there is a command of that name.
- */
-size_t latency_excerpt_make(struct slice frame, bool is_known, char out[LATENCY_EXCERPT_MAX]);
+/* What of a command may be shown. */
+enum latency_excerpt_scope {
+    LATENCY_EXCERPT_NOTHING, /* there is no command of that name */
+    LATENCY_EXCERPT_KEYS,
+    LATENCY_EXCERPT_VALUES
+};
+
+/* Writes the excerpt of a multibulk command, or of the beginning of one that has not come whole; returns its length. 0
+ * if there is not even a name. */
+size_t latency_excerpt_make(struct slice frame, enum latency_excerpt_scope scope, char out[LATENCY_EXCERPT_MAX]);
 
 /* Takes the next argument off an excerpt, as it is to be shown; false behind the last. */
 bool latency_excerpt_next(struct slice *excerpt, struct slice *argument);

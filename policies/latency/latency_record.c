@@ -94,9 +94,12 @@ static struct latency_slow_entry entry_of(const struct latency *latency, const s
     };
 }
 
-static bool is_known_name(const struct latency *latency, struct slice name)
+static enum latency_excerpt_scope scope_of(const struct latency *latency, struct slice name)
 {
-    return command_find(name) != NULL || latency_names_have_learned(&latency->names, name);
+    if (command_find(name) == NULL && !latency_names_have_learned(&latency->names, name)) {
+        return LATENCY_EXCERPT_NOTHING;
+    }
+    return latency->settings.shows_values ? LATENCY_EXCERPT_VALUES : LATENCY_EXCERPT_KEYS;
 }
 
 void latency_written(void *instance, const struct policy_sample *sample)
@@ -105,8 +108,8 @@ void latency_written(void *instance, const struct policy_sample *sample)
     struct latency_slow_entry entry = entry_of(latency, sample);
     char excerpt[LATENCY_EXCERPT_MAX];
 
-    bool is_known = is_known_name(latency, latency_excerpt_name(sample->head));
-    entry.excerpt = (struct slice){excerpt, latency_excerpt_make(sample->head, is_known, excerpt)};
+    enum latency_excerpt_scope scope = scope_of(latency, latency_excerpt_name(sample->head));
+    entry.excerpt = (struct slice){excerpt, latency_excerpt_make(sample->head, scope, excerpt)};
     /* Without memory an entry is missing. */
     pthread_mutex_lock(&latency->share->log_lock);
     if (is_slow(latency, sample)) {

@@ -25,6 +25,7 @@ struct latency_options {
     int64_t biglog_request;
     int64_t biglog_reply;
     int64_t biglog_length;
+    int log_values;
     int hotkeys;
     char *servers;
 };
@@ -196,6 +197,12 @@ static const struct conf_option option_table[] = {
      .max = 100000,
      .initial = "128",
      .help = "How many of them are kept. Another value forgets them."},
+    {.name = "log_values",
+     FIELD(log_values),
+     .type = CONF_TOGGLE,
+     .initial = "off",
+     .help = "Whether SLOWLOG, BIGLOG and the page show values, not only names and keys; those of AUTH and the\n"
+             "like never."},
     {.name = "hotkeys",
      FIELD(hotkeys),
      .type = CONF_TOGGLE,
@@ -372,6 +379,7 @@ static void take_options(struct latency_settings *settings, const struct latency
     settings->big_request = (uint64_t)options->biglog_request;
     settings->big_reply = (uint64_t)options->biglog_reply;
     settings->big_length = (uint32_t)options->biglog_length;
+    settings->shows_values = options->log_values != 0;
     settings->hot_keys = options->hotkeys != 0;
 }
 

@@ -34,6 +34,7 @@ struct latency_settings {
     uint64_t big_request; /* larger ones are logged, in bytes; 0: none */
     uint64_t big_reply;
     uint32_t big_length;
+    bool shows_values; /* in these logs */
     bool hot_keys;
     struct latency_rule *rules;
     size_t rule_count;

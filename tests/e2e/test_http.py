@@ -192,6 +192,7 @@ def test_stats_json(started, redis):
         client("GET", "big")
         client("EVAL", "local t = redis.call('TIME') for i = 1, 3e6 do end return 1", "0")
         wait_for(lambda: stats_json(headgate)["leases"], what="the lease")
+        wait_for(lambda: stats_json(headgate)["slow"], what="the slow one")
         wait_for(lambda: any(event["count"] == 3 for event in stats_json(headgate)["events"]), what="all refusals to be told")
         shown = stats_json(headgate)
         assert shown["ready"] is True and shown["redis_version"].startswith("7.")
@@ -202,6 +203,8 @@ def test_stats_json(started, redis):
         assert offender["offender"] == "name:greedy" and 0 < offender["next_admission_ms"] <= 300000
         assert shown["leases"][0]["key"] == "lock:a" and shown["leases"][0]["left"] > 0
         assert any('"GET" "big"' == entry["command"] for entry in shown["big"])
+        assert any(entry["command"].startswith('"EVAL" "(') for entry in shown["slow"])
+        assert "redis.call" not in str(shown), "values are shown to nobody unasked"
         assert any(event["kind"] == "refusals" and event["count"] == 3 for event in shown["events"])
         assert shown["counters"]["limit_refused_total"] == 3
         counts = {operation["name"]: operation for operation in shown["operations"]}

@@ -329,7 +329,7 @@ def test_names_that_the_server_tells(fake, make_headgate):
         assert client(*request) == OK
     wait_for(lambda: "unknown command" in shown(headgate), what="the last one to be written")
     assert "hunter" not in shown(headgate).lower()
-    assert '"MOD.GET" "shown"' in shown(headgate)
+    assert '"MOD.GET" "(5 bytes)"' in shown(headgate), "what of it is a key nobody knows here"
     counts = {name: line["count"] for name, line in interfaces(headgate, "LATENCY").items()}
     assert counts == {"mod.get": "2", "unknown": "1"}
 
@@ -410,7 +410,7 @@ def test_slow_and_large_requests_are_kept(redis, make_headgate):
 def test_the_logs_have_what_headgate_answers(redis, make_headgate, pool):
     """Refused by a rule, or answered by Redis: BIGLOG has all of them as they were."""
     rules = "[deny:all]\ncommands = flushall\n[limit:few]\ncommands = incr\nlimit = 2\nwindow = 1h\n"
-    headgate = launch(make_headgate, redis, pool, ON + "biglog_request = 1\nbiglog_length = 1000\n" + rules)
+    headgate = launch(make_headgate, redis, pool, ON + "biglog_request = 1\nbiglog_length = 1000\nlog_values = on\n" + rules)
     client = headgate.connect()
     commands = [["FLUSHALL"], ["SET", "a", "1"], ["INCR", "n"], ["FLUSHALL", "SYNC"], ["GET", "a"], ["INCR", "n"]]
     commands += [["INCR", "refused"], ["DEL", "a"], ["SET", "b", "x" * 300], ["CLIENT", "SETNAME", "me"], ["STRLEN", "a"]]
@@ -459,7 +459,7 @@ def test_secrets_are_kept_nowhere(redis, make_headgate, by):
     """In no log, no answer of the admin port and no key, be they slow, large, refused or lost."""
     rules = "[deny:all]\ncommands = * !@connection !get !acl !config !migrate !client\nexcept = name:free\n"
     rules += "[limit:few]\ncommands = *\nlimit = 1000\nwindow = 1h\nper = name\n"
-    log = f"by = {by}\nslowlog_threshold = 1us\nslowlog_length = 1000\nbiglog_request = 1\nbiglog_length = 1000\n"
+    log = f"by = {by}\nslowlog_threshold = 1us\nslowlog_length = 1000\nbiglog_request = 1\nbiglog_length = 1000\nlog_values = on\n"
     logs = "[counters]\nenabled = on\n[events]\nenabled = on\n"
     headgate = launch(make_headgate, redis, "shared", ON + "hotkeys = on\n" + log + logs + rules, log_level="debug")
     for name in ("bound", "free"):

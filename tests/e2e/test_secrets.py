@@ -11,7 +11,7 @@ from harness.servers import run_headgate
 SECRET = "sesame"
 # All that is recorded of requests. Each of them is slow.
 RECORDS = (
-    ON + "slowlog_threshold = 1us\nbiglog_request = 1\nbiglog_reply = 1\n"
+    ON + "slowlog_threshold = 1us\nbiglog_request = 1\nbiglog_reply = 1\nlog_values = on\n"
     "[events]\nenabled = on\n[limit:few]\ncommands = *\nper = user\nlimit = 3\nwindow = 1h\naction = observe\n"
 )
 

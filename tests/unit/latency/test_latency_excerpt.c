@@ -24,13 +24,13 @@ static size_t frame_of(const char *words, char *out, size_t size)
 }
 
 /* What is shown of the frame's first bytes, which lie alone in memory. */
-static void show(const char *frame, size_t length, char *shown, size_t size)
+static void show_so_far(const char *frame, size_t length, enum latency_excerpt_scope scope, char *shown, size_t size)
 {
     char excerpt[LATENCY_EXCERPT_MAX];
     char *alone = malloc(length > 0 ? length : 1);
 
     memcpy(alone, frame, length);
-    size_t made = latency_excerpt_make((struct slice){alone, length}, true, excerpt);
+    size_t made = latency_excerpt_make((struct slice){alone, length}, scope, excerpt);
     free(alone);
     cr_assert_leq(made, LATENCY_EXCERPT_MAX);
     FILE *out = fmemopen(shown, size, "w");
@@ -39,11 +39,16 @@ static void show(const char *frame, size_t length, char *shown, size_t size)
     cr_assert_eq(fclose(out), 0);
 }
 
+static void show(const char *frame, size_t length, char *shown, size_t size)
+{
+    show_so_far(frame, length, LATENCY_EXCERPT_VALUES, shown, size);
+}
+
 /* The same, if the command is not known. */
 static void assert_shown_unknown(const char *frame, size_t length, const char *expected)
 {
     char excerpt[LATENCY_EXCERPT_MAX], shown[1024] = "";
-    size_t made = latency_excerpt_make((struct slice){frame, length}, false, excerpt);
+    size_t made = latency_excerpt_make((struct slice){frame, length}, LATENCY_EXCERPT_NOTHING, excerpt);
 
     FILE *out = fmemopen(shown, sizeof shown, "w");
     latency_excerpt_print((struct slice){excerpt, made}, out);
@@ -222,4 +227,37 @@ Test(latency_excerpt, of_a_beginning_is_what_there_is_of_it)
     cr_assert_str_eq(shown, "");
     show("*2\r\n$1000000000000000000\r\na", 28, shown, sizeof shown);
     cr_assert_str_eq(shown, "\"a\\x00... (999999999999999998 more bytes)\" \"... (1 more arguments)\"");
+}
+
+/* ---- without values ---- */
+
+static void assert_without_values(const char *words, const char *expected)
+{
+    static char frame[65536], shown[65536];
+
+    show_so_far(frame, frame_of(words, frame, sizeof frame), LATENCY_EXCERPT_KEYS, shown, sizeof shown);
+    cr_assert_str_eq(shown, expected);
+}
+
+Test(latency_excerpt, shows_names_and_keys_alone)
+{
+    assert_without_values("PING hello", "\"PING\" \"(5 bytes)\"");
+    assert_without_values("set k v EX 10", "\"set\" \"k\" \"(1 byte)\" \"(2 bytes)\" \"(2 bytes)\"");
+    assert_without_values("MSET a 1 b ", "\"MSET\" \"a\" \"(1 byte)\" \"b\" \"(0 bytes)\"");
+    assert_without_values("EVAL return(1) 1 key value", "\"EVAL\" \"(9 bytes)\" \"(1 byte)\" \"key\" \"(5 bytes)\"");
+    assert_without_values("CONFIG GET maxmemory", "\"CONFIG\" \"GET\" \"(9 bytes)\"");
+    assert_without_values("PUBLISH channel message", "\"PUBLISH\" \"(7 bytes)\" \"(7 bytes)\"");
+    assert_without_values("AUTH secret", "\"AUTH\" " HIDDEN);
+    assert_without_values("JSON.SET k $ 1", "\"JSON.SET\" \"(1 byte)\" \"(1 byte)\" \"(1 byte)\"");
+}
+
+Test(latency_excerpt, shows_no_value_of_what_is_not_whole)
+{
+    char frame[256], shown[2048];
+    size_t length = frame_of("ZADD k 1 VALUE 2 VALUE", frame, sizeof frame);
+
+    for (size_t cut = 0; cut <= length; cut++) {
+        show_so_far(frame, cut, LATENCY_EXCERPT_KEYS, shown, sizeof shown);
+        cr_assert_null(strchr(shown, 'V'), "%s", shown);
+    }
 }

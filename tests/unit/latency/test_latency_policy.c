@@ -496,8 +496,11 @@ Test(latency_policy, keeps_large_requests)
     latency_policy.observer->on_written(fixture.workers[0].instance, &sample);
     const char *answer = fixture_ask(&fixture, 0, "BIGLOG");
     cr_assert(says(answer, "writing_us=-1 bytes_in=0 bytes_out=1000"), "%s", answer);
-    cr_assert(says(answer, "\"SET\" \"k\" \"vvvv"), "%s", answer);
+    cr_assert(says(answer, "\"SET\" \"k\" \"(29 bytes)\""), "%s", answer);
     cr_assert_str_eq(fixture_ask(&fixture, 0, "SLOWLOG"), "");
+    fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 40\nlog_values = on\n");
+    cr_assert(fixture_request(&fixture, 0, "SET k vvvvvvvvvvvvvvvvvvvvvvvvvvvvv", 1));
+    cr_assert(says(fixture_ask(&fixture, 0, "BIGLOG"), "\"SET\" \"k\" \"vvvv"));
     fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
     cr_assert_not(latency_policy.observer->attends(fixture.workers[0].instance).heads);
     cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
