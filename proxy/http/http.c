@@ -113,19 +113,26 @@ static void on_sweep(evutil_socket_t fd, short what, void *context)
     sweep(context);
 }
 
-/* Dooms what has been without a request for longest; if all are being answered, nobody more is accepted for now. */
+/* Dooms what has waited for a request, or for its answer to be taken, for longest: who has just come is listened to,
+ * which may be a probe. If all are doomed, nobody more is accepted for now. */
 static void make_room(struct http *http)
 {
     struct http_connection *connection, *oldest = NULL;
+    uint64_t suppressed;
 
+    /* Later ones in the list have come earlier. */
     LIST_FOREACH(connection, &http->connections, of_http)
     {
-        bool is_idle = !connection->is_answered && !connection->is_doomed;
-        if (is_idle && (oldest == NULL || connection->since_us < oldest->since_us)) {
+        if (!connection->is_doomed && (oldest == NULL || connection->since_us <= oldest->since_us)) {
             oldest = connection;
         }
     }
     if (oldest != NULL) {
+        if (log_limiter_take(&http->evictions, clock_now_us(), &suppressed)) {
+            log_warning("http",
+                        "ended a connection for another one, as too many are open (%llu more since the last line)",
+                        (unsigned long long)suppressed);
+        }
         oldest->is_doomed = true;
         event_active(&http->sweep_soon, EV_TIMEOUT, 1);
     } else {

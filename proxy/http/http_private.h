@@ -187,6 +187,7 @@ struct http {
     char page_policy[512]; /* Content-Security-Policy */
     char machine[256];     /* the name of this machine */
     struct log_limiter refusals;
+    struct log_limiter evictions;
     struct http_counts *counts_before; /* one for each server */
 };
 

@@ -282,6 +282,22 @@ def test_who_does_not_read_costs_little(started, redis):
     assert is_well(headgate)
 
 
+def test_probes_are_answered_though_all_read_nothing(started, redis):
+    headgate = started(redis)
+    lazy = []
+    for _ in range(70):
+        client = raw(headgate)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        lazy.append(client)
+    for path in ("/live", "/ready", "/live"):
+        assert ask(headgate, path).status == 200
+    headgate.await_log("ended a connection for another one")
+    assert count_files(headgate) < 64 + 40, "they are no more than before"
+    for client in lazy:
+        client.close()
+
+
 def test_requests_that_are_given_up_harm_nobody(started, redis):
     headgate = started(redis, threads=2)
     for _ in range(100):
