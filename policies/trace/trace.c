@@ -8,6 +8,8 @@ static const struct policy_counter trace_counters[] = {
     [TRACE_COUNTER_STREAMS] = {"traces", STATS_GAUGE, "TRACE and MONITOR under way, on all workers"},
     [TRACE_COUNTER_LINES] = {"trace_lines_total", STATS_COUNTER, "requests that TRACE and MONITOR told of"},
     [TRACE_COUNTER_LOST] = {"trace_lost_total", STATS_COUNTER, "requests that they had no room for"},
+    [TRACE_COUNTER_PAUSES] = {"trace_pauses_total", STATS_COUNTER,
+                              "times that TRACE, MONITOR and TOP looked away, as they would cost clients too much"},
 };
 
 /* ---- requests ---- */
@@ -48,14 +50,11 @@ static struct traced *traced_new(struct trace *trace, const struct policy_reques
     return traced;
 }
 
-static enum policy_verdict trace_request(void *instance, const struct policy_request *request,
-                                         struct policy_decision *decision)
+static enum policy_verdict look_at_request(struct trace *trace, const struct policy_request *request)
 {
-    struct trace *trace = instance;
     char operation[TRACE_OPERATION_MAX];
     struct trace_subject subject = {.host = trace->host, .request = request, .operation = operation};
 
-    (void)decision;
     trace_name_operation(request, operation);
     (void)match_request_bytes(request, &subject.bytes);
     uint32_t streams = trace_streams_want(trace, &subject);
@@ -73,6 +72,30 @@ static enum policy_verdict trace_request(void *instance, const struct policy_req
     }
     *request->ticket = (uint64_t)(uintptr_t)traced;
     return POLICY_PASS;
+}
+
+static enum policy_verdict trace_request(void *instance, const struct policy_request *request,
+                                         struct policy_decision *decision)
+{
+    struct trace *trace = instance;
+
+    (void)decision;
+    if (trace->is_spent) {
+        return POLICY_ADMIT;
+    }
+    int64_t since_us = trace_budget_clock();
+    enum policy_verdict verdict = look_at_request(trace, request);
+    trace_budget_looked(trace, since_us, true);
+    return verdict;
+}
+
+/* What is not looked at goes with its neighbours at once, before it is said which commands are wanted. */
+static bool trace_concerns(void *instance, const struct policy_glance *glance)
+{
+    const struct trace *trace = instance;
+
+    (void)glance;
+    return !trace->is_spent;
 }
 
 static void trace_step(void *instance, const struct policy_step *step)
@@ -115,6 +138,7 @@ static void trace_reply(void *instance, const struct policy_reply *reply)
     struct trace *trace = instance;
     struct traced *traced = (struct traced *)(uintptr_t)reply->ticket;
     const struct trace_subject subject = {.host = trace->host, .traced = traced, .reply = reply};
+    int64_t since_us = trace_budget_clock();
 
     judge(traced, reply->outcome);
     trace_streams_tell(trace, traced->streams, &subject);
@@ -122,6 +146,7 @@ static void trace_reply(void *instance, const struct policy_reply *reply)
         trace_top_end(trace, traced, reply);
     }
     traced_free(trace, traced);
+    trace_budget_looked(trace, since_us, false);
 }
 
 static bool trace_wants(void *instance, const struct command *command)
@@ -129,7 +154,7 @@ static bool trace_wants(void *instance, const struct command *command)
     const struct trace *trace = instance;
 
     (void)command;
-    return trace->stream_count > 0 || trace->top != NULL;
+    return (trace->stream_count > 0 || trace->top != NULL) && !trace->is_spent;
 }
 
 /* ---- life ---- */
@@ -142,6 +167,7 @@ static void *trace_start(const struct policy_start *start)
         trace->host = start->host;
         trace->shared = start->shared;
         trace->counters = start->counters;
+        trace_budget_start(trace);
         trace->chance = ((uint64_t)start->host->worker << 32) ^ UINT64_C(0x9e3779b97f4a7c15);
     }
     return trace;
@@ -161,6 +187,7 @@ static void trace_stop(void *instance)
 
 static void trace_tick(void *instance, int64_t now_us)
 {
+    trace_budget_tick(instance, now_us);
     trace_top_tick(instance, now_us);
 }
 
@@ -203,6 +230,7 @@ static const struct policy_gate trace_gate = {
     .wants = trace_wants,
     .on_request = trace_request,
     .on_reply = trace_reply,
+    .concerns = trace_concerns,
     .on_step = trace_step,
 };
 

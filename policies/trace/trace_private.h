@@ -4,6 +4,7 @@
  *   trace.c         its gate, its verbs, its life
  *   trace_stream.c  TRACE and MONITOR: who asks for which requests, and the lines that wait to be fetched
  *   trace_line.c    a request as a line
+ *   trace_budget.c  what all of this may cost clients
  *   trace_top.c     TOP: gathering on each worker, and the answer
  *   trace_table.c   … the busiest, in bounded memory
  *
@@ -71,9 +72,15 @@ struct trace {
     uint32_t followed;     /* the last TOP that this worker knows of */
     LIST_HEAD(, traced) pending;
     size_t pending_count;
+    int64_t credit_us; /* of the worker's time that may yet be taken */
+    int64_t filled_us; /* when it was filled last; 0: never */
+    bool is_spent;     /* nothing is looked at until there is enough again */
+    bool was_spent;    /* … when it was said last which commands are wanted */
+    int64_t spent_us;  /* since when */
+    int64_t unseen_us; /* for how long it was so before */
 };
 
-enum trace_counter { TRACE_COUNTER_STREAMS, TRACE_COUNTER_LINES, TRACE_COUNTER_LOST };
+enum trace_counter { TRACE_COUNTER_STREAMS, TRACE_COUNTER_LINES, TRACE_COUNTER_LOST, TRACE_COUNTER_PAUSES };
 
 /* A request as it is looked at: when it has come, and when it has ended. */
 struct trace_subject {
@@ -129,6 +136,20 @@ void trace_top_tick(struct trace *trace, int64_t now_us);
 void trace_top_count(struct trace *trace, struct traced *traced, const struct trace_subject *subject);
 void trace_top_end(struct trace *trace, const struct traced *traced, const struct policy_reply *reply);
 void trace_top_free(struct trace *trace);
+
+/* ---- trace_budget.c ---- */
+
+void trace_budget_start(struct trace *trace);
+/* Ten times a second: fills the credit, and has requests looked at again. */
+void trace_budget_tick(struct trace *trace, int64_t now_us);
+/* µs, for trace_budget_looked(): this moment, unlike the host's, which is that of the loop iteration. */
+int64_t trace_budget_clock(void);
+/* A request, or its reply, was looked at since that moment. */
+void trace_budget_looked(struct trace *trace, int64_t since_us, bool is_request);
+/* The same of what is known without a clock. µs. */
+void trace_budget_spend(struct trace *trace, int64_t us);
+/* For how long requests passed unseen, since the start of the process. µs. */
+int64_t trace_budget_unseen(const struct trace *trace, int64_t now_us);
 
 /* ---- all of these ---- */
 

@@ -1,6 +1,7 @@
 /*
  * TRACE and MONITOR. Words say which requests a stream wants; lines wait in a buffer of the worker until they are
- * fetched. It is bounded: what has no room is lost and counted, so that who reads slowly holds nobody up.
+ * fetched. It is bounded: what has no room is lost and counted, so that who reads slowly holds nobody up. What is the
+ * same for several streams is done once.
  */
 #include "trace/trace_private.h"
 
@@ -14,12 +15,18 @@
 #define LINES_DEFAULT 1000
 /* Lines that wait to be fetched. Bytes. */
 #define WAITING_MAX ((size_t)1024 * 1024)
+/* What a line costs clients for being told by other threads. µs. */
+#define TELLING_US 1
+/* Bytes of lines that are handed on within a µs. */
+#define BYTES_A_US 1000
 
 struct trace_stream {
     struct filter early; /* what is known when a request has come, … */
     struct filter late;  /* … and when it has ended */
     uint64_t sample;     /* of 2^32, those that are taken by chance */
     int64_t until_us;
+    int64_t read_us;   /* until when it was told what was seen: the time, … */
+    int64_t unseen_us; /* … and trace_budget_unseen() then */
     bool keys;
     char *waiting; /* WAITING_MAX bytes */
     size_t waiting_length;
@@ -149,12 +156,11 @@ static void *stream_open(void *instance, size_t count, const struct slice *argum
 {
     struct trace *trace = instance;
     size_t place = free_place(trace);
-    struct reading reading = {.stream = stream_new(), .seconds = SECONDS_DEFAULT};
+    bool has_place = place < TRACE_STREAMS_MAX;
+    struct reading reading = {.stream = has_place ? stream_new() : NULL, .seconds = SECONDS_DEFAULT};
 
-    if (reading.stream == NULL || place == TRACE_STREAMS_MAX) {
-        fprintf(why, reading.stream == NULL ? "out of memory" : "too many of TRACE and MONITOR at once");
-        free(reading.stream != NULL ? reading.stream->waiting : NULL);
-        free(reading.stream);
+    if (reading.stream == NULL) {
+        fprintf(why, has_place ? "out of memory" : "too many of TRACE and MONITOR at once");
         return NULL;
     }
     for (size_t i = 1; i < count; i++) {
@@ -164,7 +170,9 @@ static void *stream_open(void *instance, size_t count, const struct slice *argum
             return NULL;
         }
     }
-    reading.stream->until_us = trace->host->now_us(trace->host->context) + reading.seconds * 1000000;
+    reading.stream->read_us = trace->host->now_us(trace->host->context);
+    reading.stream->unseen_us = trace_budget_unseen(trace, reading.stream->read_us);
+    reading.stream->until_us = reading.stream->read_us + reading.seconds * 1000000;
     *lines = reading.lines > 0 ? (uint64_t)reading.lines : *lines;
     trace->streams[place] = reading.stream;
     trace->stream_count++;
@@ -224,20 +232,27 @@ static void lose_waiting(struct trace *trace, struct trace_stream *stream)
     }
 }
 
-static bool stream_read(void *instance, void *opened, FILE *text, uint64_t *lost)
+static bool stream_read(void *instance, void *opened, FILE *text, struct policy_stream_told *told)
 {
     struct trace *trace = instance;
     struct trace_stream *stream = opened;
+    int64_t now_us = trace->host->now_us(trace->host->context);
+    int64_t unseen_us = trace_budget_unseen(trace, now_us);
 
+    told->passed_us += now_us - stream->read_us;
+    told->unseen_us += unseen_us - stream->unseen_us;
+    stream->read_us = now_us;
+    stream->unseen_us = unseen_us;
+    trace_budget_spend(trace, (int64_t)stream->waiting_length / BYTES_A_US);
     if (text != NULL) {
         fwrite(stream->waiting, 1, stream->waiting_length, text);
     } else {
         lose_waiting(trace, stream);
     }
     stream->waiting_length = 0;
-    *lost += stream->lost;
+    told->lost += stream->lost;
     stream->lost = 0;
-    return trace->host->now_us(trace->host->context) < stream->until_us;
+    return now_us < stream->until_us;
 }
 
 const struct policy_stream trace_stream_gathered = {
@@ -292,26 +307,39 @@ void trace_streams_lose(struct trace *trace, uint32_t streams)
     }
 }
 
-static void tell(struct trace *trace, struct trace_stream *stream, const struct trace_subject *subject)
-{
-    char line[TRACE_LINE_MAX];
+/* A line in one of its two forms: without keys, and with them. */
+struct line {
+    size_t length; /* 0: nobody has wanted it yet */
+    char text[TRACE_LINE_MAX];
+};
 
+static void tell(struct trace *trace, struct trace_stream *stream, const struct trace_subject *subject,
+                 struct line *line)
+{
     if (!filter_passes(&stream->late, trace_fields, trace_value, subject)) {
         return;
     }
-    size_t length = trace_line(subject, stream->keys, line);
-    if (subject->traced->head == NULL || stream->waiting_length + length > WAITING_MAX) {
+    if (line->length == 0) {
+        line->length = trace_line(subject, stream->keys, line->text);
+    }
+    if (subject->traced->head == NULL || stream->waiting_length + line->length > WAITING_MAX) {
         lose(trace, stream);
         return;
     }
-    memcpy(stream->waiting + stream->waiting_length, line, length);
-    stream->waiting_length += length;
+    memcpy(stream->waiting + stream->waiting_length, line->text, line->length);
+    stream->waiting_length += line->length;
     policy_count(&trace->counters[TRACE_COUNTER_LINES], 1);
+    trace_budget_spend(trace, TELLING_US);
 }
 
 void trace_streams_tell(struct trace *trace, uint32_t streams, const struct trace_subject *subject)
 {
+    struct line lines[2];
+
+    lines[false].length = 0;
+    lines[true].length = 0;
     for (; streams != 0; streams &= streams - 1) {
-        tell(trace, trace->streams[__builtin_ctz(streams)], subject);
+        struct trace_stream *stream = trace->streams[__builtin_ctz(streams)];
+        tell(trace, stream, subject, &lines[stream->keys]);
     }
 }

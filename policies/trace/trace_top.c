@@ -39,6 +39,7 @@ struct trace_top {
     struct top_tables tables;
     int64_t since_us;
     int64_t until_us;
+    int64_t unseen_us; /* trace_budget_unseen() when it began */
 };
 
 struct trace_shared {
@@ -50,7 +51,8 @@ struct trace_shared {
     struct top_tables tables; /* what workers have added */
     size_t added;             /* so many of them have */
     bool has_lost;            /* memory was short for one of them */
-    int64_t counted_us;       /* the sum of the times for which they have counted */
+    int64_t counted_us;       /* the sum of the times for which they have counted, … */
+    int64_t unseen_us;        /* … and of those within them in which nothing was looked at */
     /* The first worker's own: */
     struct admin_query *admin_query; /* NULL: none is under way */
     size_t lines;
@@ -217,9 +219,17 @@ static double seconds_of(const struct trace_shared *shared)
     return (double)shared->counted_us / (double)shared->threads / 1e6;
 }
 
+/* Of the time, the share in which requests were looked at. */
+static double watched(const struct trace_shared *shared)
+{
+    return shared->counted_us > 0 ? 1 - (double)shared->unseen_us / (double)shared->counted_us : 1;
+}
+
 static void write_counts(const struct trace_shared *shared, const struct trace_row *row, FILE *out)
 {
-    fprintf(out, " requests=%" PRIu64 " per_second=%.1f", row->count, (double)row->count / seconds_of(shared));
+    double seconds = seconds_of(shared) * watched(shared);
+
+    fprintf(out, " requests=%" PRIu64 " per_second=%.1f", row->count, seconds > 0 ? (double)row->count / seconds : 0);
 }
 
 static void write_sums(const struct trace_row *row, FILE *out)
@@ -252,6 +262,9 @@ static void write_kind(const struct trace_shared *shared, enum top_kind kind, FI
 static void write_answer(const struct trace_shared *shared, FILE *out)
 {
     fprintf(out, "top=all seconds=%.1f", seconds_of(shared));
+    if (shared->unseen_us > 0) {
+        fprintf(out, " watched=%.2f%%", 100 * watched(shared));
+    }
     write_counts(shared, &shared->tables.all, out);
     write_sums(&shared->tables.all, out);
     for (enum top_kind kind = 0; kind < TOP_KINDS; kind++) {
@@ -301,6 +314,7 @@ static void begin(struct trace *trace, int64_t now_us)
         return;
     }
     top->since_us = now_us;
+    top->unseen_us = trace_budget_unseen(trace, now_us);
     top->until_us = now_us + atomic_load(&trace->shared->duration_us);
     trace->top = top;
     trace_changed(trace);
@@ -313,6 +327,7 @@ static void end(struct trace *trace, int64_t now_us)
     pthread_mutex_lock(&shared->mutex);
     add_tables(&shared->tables, &trace->top->tables);
     shared->counted_us += now_us - trace->top->since_us;
+    shared->unseen_us += trace_budget_unseen(trace, now_us) - trace->top->unseen_us;
     shared->added++;
     pthread_mutex_unlock(&shared->mutex);
     trace_top_free(trace);
@@ -415,6 +430,7 @@ void trace_top_ask(void *instance, struct admin_query *admin_query, size_t count
     shared->added = 0;
     shared->has_lost = false;
     shared->counted_us = 0;
+    shared->unseen_us = 0;
     atomic_store(&shared->duration_us, words.seconds * 1000000);
     atomic_fetch_add_explicit(&shared->number, 1, memory_order_release);
 }

@@ -50,9 +50,10 @@ struct admin_stream {
     bool has_failed;
     bool awaits_end; /* who asked sends no more, and waits for the answer */
     unsigned looks;  /* for whether it has gone */
+    bool is_sampled; /* who reads line by line was told so */
     uint64_t lines_left;
-    uint64_t told;
-    uint64_t lost;
+    uint64_t lines;
+    struct policy_stream_told told;
     struct text_stream text;  /* of one leg */
     struct admin_text answer; /* gathered */
     size_t count;
@@ -104,7 +105,7 @@ static void tell_lines(struct admin_stream *stream, const char *text, size_t len
         const char *line_end = memchr(text, '\n', length);
         tell_line(stream, server, text, (size_t)(line_end - text));
         stream->lines_left--;
-        stream->told++;
+        stream->lines++;
         length -= (size_t)(line_end + 1 - text);
         text = line_end + 1;
     }
@@ -113,10 +114,26 @@ static void tell_lines(struct admin_stream *stream, const char *text, size_t len
 /* The last line: whether it is whole. */
 static void tell_end(struct admin_stream *stream)
 {
-    char line[80];
-    int length = snprintf(line, sizeof line, "end=1 lines=%" PRIu64 " lost=%" PRIu64, stream->told, stream->lost);
+    const struct policy_stream_told *told = &stream->told;
+    char line[120];
+    int length = snprintf(line, sizeof line, "end=1 lines=%" PRIu64 " lost=%" PRIu64, stream->lines, told->lost);
 
+    if (told->unseen_us > 0) {
+        length += snprintf(line + length, sizeof line - (size_t)length, " watched=%.2f%%",
+                           100 * (1 - (double)told->unseen_us / (double)told->passed_us));
+    }
     tell_line(stream, NULL, line, (size_t)length);
+}
+
+/* Who reads line by line may not wait for the last one. */
+static void tell_sampling(struct admin_stream *stream)
+{
+    static const char line[] = "sampled=1";
+
+    if (!stream->stream->gathers && !stream->is_sampled && stream->told.unseen_us > 0) {
+        stream->is_sampled = true;
+        tell_line(stream, NULL, line, sizeof line - 1);
+    }
 }
 
 /* ---- the end ---- */
@@ -285,6 +302,7 @@ static void take_leg(struct admin_stream *stream)
 
     if (stream->phase == PHASE_READ && !session->closed && is_whole) {
         tell_lines(stream, stream->text.bytes, stream->text.length);
+        tell_sampling(stream);
     } else if (stream->phase == PHASE_OPEN && leg_of(stream)->opened == NULL) {
         stream->has_failed = true;
         if (!session->closed) {
@@ -328,7 +346,7 @@ static void do_on_worker(struct admin_stream *stream, struct chain *chain)
                                         &stream->lines_left, out);
     } else if (stream->phase == PHASE_READ) {
         FILE *text = stream->has_room ? out : NULL;
-        bool goes_on = chain_read_stream(chain, stream->policy, stream->stream, leg->opened, text, &stream->lost);
+        bool goes_on = chain_read_stream(chain, stream->policy, stream->stream, leg->opened, text, &stream->told);
         stream->goes_on = goes_on || stream->goes_on;
     }
 }

@@ -224,9 +224,9 @@ void *chain_open_stream(struct chain *chain, size_t policy, const struct policy_
 }
 
 bool chain_read_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened, FILE *text,
-                       uint64_t *lost)
+                       struct policy_stream_told *told)
 {
-    return stream->read(chain->instances[policy], opened, text, lost);
+    return stream->read(chain->instances[policy], opened, text, told);
 }
 
 void chain_close_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened)

@@ -107,7 +107,7 @@ void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb
 void *chain_open_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, size_t count,
                         const struct slice *arguments, uint64_t *lines, FILE *why);
 bool chain_read_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened, FILE *text,
-                       uint64_t *lost);
+                       struct policy_stream_told *told);
 void chain_close_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened);
 
 /* Whether a policy measures requests, and which of them it wants to hear of one by one: changes with a reload only, and

@@ -364,6 +364,13 @@ enum policy_verb_effect {
     POLICY_VERB_CHANGES_ON_RESET /* if its second word is RESET */
 };
 
+/* What a stream tells beside its lines. */
+struct policy_stream_told {
+    uint64_t lost; /* lines that had no room */
+    int64_t passed_us;
+    int64_t unseen_us; /* of these, those in which it was not looked at what happened, to spare clients */
+};
+
 /*
  * An answer that goes on for a while: each worker's instance opens a stream of its own, is asked some times a second
  * for what has come since, and closes it. Text is in lines. What nobody fetches is for the instance to bound.
@@ -373,9 +380,9 @@ struct policy_stream {
     uint64_t lines; /* that are told at most, unless open() says otherwise */
     /* NULL: it cannot be opened, and why has one line. Sets *lines if who asks wants other ones. */
     void *(*open)(void *instance, size_t count, const struct slice *arguments, uint64_t *lines, FILE *why);
-    /* Writes what has come, and adds to *lost how many lines had no room. text is NULL if nobody takes them: then they
-     * are lost, too. False: nothing more will come. */
-    bool (*read)(void *instance, void *stream, FILE *text, uint64_t *lost);
+    /* Writes what has come, and adds to *told what it has to tell since the last time. text is NULL if nobody takes the
+     * lines: then they are lost, too. False: nothing more will come. */
+    bool (*read)(void *instance, void *stream, FILE *text, struct policy_stream_told *told);
     /* Not called if the instance is stopped first. */
     void (*close)(void *instance, void *stream);
 };

@@ -30,7 +30,7 @@ FURTHER_PREFIXES = {"client": ["expected_reply", "session"], "upstream": ["profi
 CONTRACT = "policy/policy.h"
 # What the contract is made of, and so what policies may know besides.
 OF_THE_CONTRACT = {"command/command.h", "conf/conf_table.h", "upstream/script.h", "base/stats.h", "base/text.h", "resp/word.h"}
-FOR_POLICIES = {CONTRACT, "match/match.h", "conf/conf_server_tls.inc", "conf/filter.h", "conf/glob.h", "conf/words.h", "base/fnv.h", "base/percent.h", "base/siphash.h",
+FOR_POLICIES = {CONTRACT, "match/match.h", "conf/conf_server_tls.inc", "conf/filter.h", "conf/glob.h", "conf/words.h", "base/clock.h", "base/fnv.h", "base/percent.h", "base/siphash.h",
                 "base/subnet.h", "base/table.h"}
 GENERATED = {"version.h"}
 
