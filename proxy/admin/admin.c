@@ -18,6 +18,7 @@ static void refuse(struct admin *admin, int fd, const char *why)
 {
     uint64_t suppressed;
 
+    admin_count_refused(admin);
     if (log_limiter_take(&admin->refusals, clock_now_us(), &suppressed)) {
         struct sockaddr_storage address = {0};
         socklen_t length = sizeof address;
@@ -50,7 +51,7 @@ static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, s
         memcpy(&from, address, (size_t)length < sizeof from ? (size_t)length : sizeof from);
     }
     if (admin->session_count >= places_of_port() && !admin_session_make_room(admin)) {
-        refuse(admin, fd, "all of those that may be open are busy");
+        refuse(admin, fd, "something is gathered for all of those that may be open");
     } else if (admin_session_open(admin, fd, &from, has_tls(admin, listener)) == NULL) {
         refuse(admin, fd, "out of memory");
     }

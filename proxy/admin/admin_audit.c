@@ -5,8 +5,6 @@
 #include "admin/admin_private.h"
 
 #include "conf/conf_table.h"
-#include "net/peer.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -64,19 +62,18 @@ static void note(struct session_entry *session, size_t count, const struct slice
     }
 }
 
-/* The address, and what the kernel knows of who has it. */
+/* The address, and what the kernel knew of who has it. */
 static void tell_who(const struct session_entry *session, char *text, size_t size)
 {
-    struct peer peer;
-    const char *why;
+    const struct peer *peer = &session->peer;
 
-    if (!peer_find(session->connection.fd, &peer, &why)) {
+    if (!session->has_peer) {
         snprintf(text, size, "%s", session->address_text);
-    } else if (peer.pid != 0) {
-        snprintf(text, size, "%s (uid %lu, process %ld)", session->address_text, (unsigned long)peer.uid,
-                 (long)peer.pid);
+    } else if (peer->pid != 0) {
+        snprintf(text, size, "%s (uid %lu, process %ld)", session->address_text, (unsigned long)peer->uid,
+                 (long)peer->pid);
     } else {
-        snprintf(text, size, "%s (uid %lu)", session->address_text, (unsigned long)peer.uid);
+        snprintf(text, size, "%s (uid %lu)", session->address_text, (unsigned long)peer->uid);
     }
 }
 

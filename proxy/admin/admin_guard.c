@@ -6,14 +6,14 @@
  * text with a verb of ours at its head, but one of HTTP, of TLS or of another protocol, is closed before anything
  * further on it is looked at. Redis does the same on POST and Host:.
  *
- * Whoever may run a program on this machine reaches a port on loopback. Without a password only processes of Headgate's
- * own user and of root may change something over TCP.
+ * Whoever may run a program on this machine reaches a port on loopback. Without a password other users than Headgate's
+ * own and root are not let in, as far as the kernel tells whose a connection is; of whom it does not tell may look, and
+ * change nothing.
  */
 #include "admin/admin_private.h"
 
-#include "net/peer.h"
-
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -128,6 +128,20 @@ bool admin_guard_login(struct session_entry *session, struct slice password)
 
 /* ---- other users ---- */
 
+void admin_guard_meet(struct session_entry *session)
+{
+    const char *why;
+
+    errno = 0;
+    session->has_peer = peer_find(session->connection.fd, &session->peer, &why);
+    session->is_unmet = !session->has_peer && (errno == EMFILE || errno == ENFILE);
+}
+
+static bool is_of_another_user(const struct session_entry *session)
+{
+    return session->has_peer && session->peer.uid != 0 && session->peer.uid != geteuid();
+}
+
 static void refuse(struct session_entry *session, const char *why)
 {
     char text[400];
@@ -144,7 +158,6 @@ bool admin_guard_may_change(struct session_entry *session)
 {
     const struct admin_host *host = &session->admin->host;
     const struct conf *conf = host->conf(host->context);
-    struct peer peer;
     const char *why;
     char text[80];
 
@@ -159,12 +172,13 @@ bool admin_guard_may_change(struct session_entry *session)
     if (session->is_unix || conf->admin_changes == CONF_CHANGES_ANYONE) {
         return true;
     }
-    if (!peer_find(session->connection.fd, &peer, &why)) {
+    if (!session->has_peer && !peer_find(session->connection.fd, &session->peer, &why)) {
         refuse(session, why);
         return false;
     }
-    if (peer.uid != 0 && peer.uid != geteuid()) {
-        snprintf(text, sizeof text, "this one is of the user with id %lu", (unsigned long)peer.uid);
+    session->has_peer = true;
+    if (is_of_another_user(session)) {
+        snprintf(text, sizeof text, "this one is of the user with id %lu", (unsigned long)session->peer.uid);
         refuse(session, text);
         return false;
     }
@@ -175,5 +189,33 @@ bool admin_guard_is_trusted(const struct session_entry *session)
 {
     const struct admin_host *host = &session->admin->host;
 
-    return session->rights != ADMIN_RIGHTS_NONE || host->conf(host->context)->admin_password[0] == '\0';
+    if (admin_guard_has_password(session)) {
+        return session->rights != ADMIN_RIGHTS_NONE;
+    }
+    return session->is_unix || host->conf(host->context)->admin_changes == CONF_CHANGES_ANYONE ||
+           !is_of_another_user(session);
+}
+
+void admin_guard_turn_away(struct session_entry *session)
+{
+    uint64_t suppressed;
+    unsigned long uid = session->peer.uid;
+    char text[300];
+
+    if (admin_guard_has_password(session)) {
+        admin_reply_error(session, "NOAUTH Authentication required.");
+        return;
+    }
+    admin_count_refused(session->admin);
+    if (log_limiter_take(&session->admin->outsiders, clock_now_us(), &suppressed)) {
+        log_warning("admin",
+                    "refused %s: it is of the user with id %lu, and without admin_password other users than Headgate's "
+                    "and root are not let in (%llu more since the last line)",
+                    session->address_text, uid, (unsigned long long)suppressed);
+    }
+    snprintf(text, sizeof text,
+             "NOPERM without a password only processes of Headgate's user or root are let in, and this one is of the "
+             "user with id %lu. Set admin_password and use AUTH, use a Unix socket, or set admin_changes = anyone",
+             uid);
+    admin_reply_error(session, text);
 }

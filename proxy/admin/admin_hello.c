@@ -163,6 +163,10 @@ void admin_hello(struct session_entry *session, size_t count, const struct slice
         admin_reply_error(session, "WRONGPASS invalid password for the admin port");
         return;
     }
+    if (!admin_guard_is_trusted(session) && !admin_guard_has_password(session)) {
+        admin_guard_turn_away(session);
+        return;
+    }
     if (!admin_guard_is_trusted(session)) {
         admin_reply_error(session,
                           "NOAUTH HELLO must be called with the client already authenticated, or with AUTH user "

@@ -219,6 +219,9 @@ void admin_ask_policy(struct session_entry *session, size_t policy, const struct
         .answered = answered,
         .context = asking,
     };
-    admin_session_pause(session);
-    go_on(asking);
+    if (admin_session_hold(session)) {
+        go_on(asking);
+    } else {
+        asking_free(asking);
+    }
 }

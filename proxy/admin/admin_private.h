@@ -28,6 +28,7 @@
 
 #include "base/log.h"
 #include "net/connection.h"
+#include "net/peer.h"
 
 #include <event2/buffer.h>
 #include <event2/listener.h>
@@ -38,6 +39,8 @@
 #define ADMIN_ARGUMENTS_MAX 16
 /* … and with a server named ahead of it. */
 #define ADMIN_WORDS_MAX (ADMIN_ARGUMENTS_MAX + 2)
+/* Answers of policies that go on, or are waited for: the other sessions are for who wants to know something now. */
+#define ADMIN_HELD_MAX 48
 
 struct admin {
     struct reactor *reactor;
@@ -51,6 +54,7 @@ struct admin {
     LIST_HEAD(, session_entry) sessions;
     LIST_HEAD(, admin_stream) streams; /* answers that go on */
     size_t session_count;
+    size_t held_count;       /* of these, those whose answers policies take their time for: ADMIN_HELD_MAX at most */
     uint64_t sessions_given; /* since the start */
     int64_t started_us;
     int64_t started_s;              /* Unix time */
@@ -60,6 +64,7 @@ struct admin {
     bool ending;                    /* the workers are gone: nothing more is taken */
     struct log_limiter refusals;
     struct log_limiter strangers;
+    struct log_limiter outsiders;
     struct log_limiter denials;
     struct log_limiter wrong_passwords;
 };
@@ -86,6 +91,9 @@ struct session_entry {
     int64_t moved_us;         /* when bytes came or went last, or an answer was there */
     struct admin_scope scope; /* of the request */
     bool is_unix;
+    bool has_peer;    /* the kernel has told whose the other end is */
+    bool is_unmet;    /* … or could not be asked yet, as there was no descriptor */
+    struct peer peer; /* who connected */
     uint64_t id;
     int resp;                 /* 2 or 3 */
     char name[64];            /* by CLIENT SETNAME */
@@ -94,6 +102,7 @@ struct session_entry {
     size_t audit_sure;        /* so much of it is shown if nothing was changed: see admin_audit_hide(); 0: all */
     char audit_who[120];
     char *changes;    /* that RELOAD VERBOSE is to tell of once they are in force; NULL: none */
+    bool is_held;     /* one of the admin port's held_count */
     bool gathering;   /* an answer is being gathered, or a policy thinks: nothing else is taken meanwhile */
     bool closed;      /* the connection is gone, but who brings the answer still refers to this */
     bool last;        /* no request is taken any more; closed once the output is written */
@@ -143,12 +152,14 @@ void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin
 struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address, bool tls);
 /* Closes the connection now; the session is void, unless somebody is about to bring it an answer. */
 void admin_session_close(struct session_entry *session);
-/* Closes what was idle longest, for another connection. False: all are busy. */
+/* Closes what has not moved for longest, for another connection. False: something is gathered for all of them. */
 bool admin_session_make_room(struct admin *admin);
 /* There will be no turn that writes the rest of the output. What the socket does not take is lost. */
 void admin_session_write_rest(struct session_entry *session);
 /* Nothing more is taken from the session until admin_session_resume(), which it outlives even if it is closed. */
 void admin_session_pause(struct session_entry *session);
+/* The same until a policy has answered, whose time it is to take. False: too many wait for such, which it is told. */
+bool admin_session_hold(struct session_entry *session);
 void admin_session_resume(struct session_entry *session);
 /* Writes what there is, as far as the socket takes it; the session may be closed afterwards. It is paused. */
 void admin_session_flush(struct session_entry *session);
@@ -163,8 +174,12 @@ bool admin_guard_is_foreign_line(struct slice line);
 bool admin_guard_is_foreign_name(struct slice name);
 /* Whether who asks may change something. False: it is told why not. */
 bool admin_guard_may_change(struct session_entry *session);
-/* Whether it has given the password; true if there is none. */
+/* Asks the kernel whose the other end is, which is kept: later there may be no descriptor to ask by. */
+void admin_guard_meet(struct session_entry *session);
+/* Whether it may ask anything: it has given the password; without one, it is not known to be of another user. */
 bool admin_guard_is_trusted(const struct session_entry *session);
+/* Answers who is not trusted. */
+void admin_guard_turn_away(struct session_entry *session);
 /* Whether there is a password to give. */
 bool admin_guard_has_password(const struct session_entry *session);
 /* Takes the password, as the rights that it gives from now on. False: it is none of ours, and nothing changes. There
@@ -202,6 +217,14 @@ void admin_verbs_tell(void (*tell)(void *context, const struct admin_verb_told *
 static inline const struct chain_roster *admin_policies(const struct admin *admin)
 {
     return &admin->servers->list[0].worker_pool.policies;
+}
+
+/* Something was refused, or a session closed for another one. Of each server, as it is of the process. */
+static inline void admin_count_refused(const struct admin *admin)
+{
+    for (size_t i = 0; i < admin->servers->count; i++) {
+        stats_add(&admin->servers->list[i].stats, STATS_ADMIN_REFUSED, 1);
+    }
 }
 
 /* Whether lines of an answer say which server they are about. */

@@ -10,8 +10,6 @@
 /* The same two for who has not given the password yet: of the longest password there is room for each byte escaped. */
 #define REQUEST_MAX_UNTRUSTED ((size_t)5120)
 #define OUTPUT_MARK_UNTRUSTED ((size_t)4096)
-/* Who has sent a part of a request, or not read its answer, is busy for so long. */
-#define STALL_US ((int64_t)10 * 1000000)
 
 /* ---- the end of a session ---- */
 
@@ -213,8 +211,23 @@ void admin_session_pause(struct session_entry *session)
     session->gathering = true;
 }
 
+bool admin_session_hold(struct session_entry *session)
+{
+    if (session->admin->held_count >= ADMIN_HELD_MAX) {
+        admin_count_refused(session->admin);
+        admin_reply_error(session, "ERR too many connections wait for answers that take time; try again");
+        return false;
+    }
+    session->admin->held_count++;
+    session->is_held = true;
+    admin_session_pause(session);
+    return true;
+}
+
 void admin_session_resume(struct session_entry *session)
 {
+    session->admin->held_count -= session->is_held ? 1 : 0;
+    session->is_held = false;
     session->gathering = false;
     session->moved_us = clock_now_us();
     if (session->closed) {
@@ -250,6 +263,9 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
+    if (session->is_unmet) {
+        admin_guard_meet(session);
+    }
     ssize_t got = room != NULL ? connection_read(&session->connection, room, size) : CONNECTION_BROKEN;
     if (got == CONNECTION_BROKEN) {
         log_tls_failure(session);
@@ -320,42 +336,49 @@ struct session_entry *admin_session_open(struct admin *admin, int fd, const stru
     session->is_unix = address->ss_family == AF_UNIX;
     session->moved_us = clock_now_us();
     connection_peer_text(address, session->address_text, sizeof session->address_text);
+    admin_guard_meet(session);
     LIST_INSERT_HEAD(&admin->sessions, session, of_admin);
     admin->session_count++;
     connection_want_read(&session->connection, true);
     return session;
 }
 
-/* Whether it may be closed for another one. Who has yet to give the password may always be. */
-static bool may_make_room(const struct session_entry *session, int64_t now_us)
+/* How much is known for its being an operator's. */
+static int standing(const struct session_entry *session)
 {
-    bool has_stalled = now_us - session->moved_us >= STALL_US;
-    bool waits = buffer_length(&session->input) > 0 || evbuffer_get_length(session->output) > 0;
+    bool is_known = session->has_peer || session->rights != ADMIN_RIGHTS_NONE;
 
-    return !session->gathering && (!waits || has_stalled || !admin_guard_is_trusted(session));
+    return !admin_guard_is_trusted(session) ? 0 : is_known ? 2 : 1;
 }
 
-/* Who has not given the password goes first, then who has been idle longer. */
+/* Who is not let in goes first, then who is not known, then what has not moved for longer: half a request, and an
+ * answer that is not read, are nothing that another one would have to wait for. */
 static bool goes_before(const struct session_entry *session, const struct session_entry *other)
 {
-    bool is_trusted = admin_guard_is_trusted(session);
+    int left = standing(session), right = standing(other);
 
-    return is_trusted != admin_guard_is_trusted(other) ? !is_trusted : session->moved_us < other->moved_us;
+    return left != right ? left < right : session->moved_us < other->moved_us;
 }
 
 bool admin_session_make_room(struct admin *admin)
 {
     struct session_entry *found = NULL;
-    int64_t now_us = clock_now_us();
+    uint64_t suppressed;
 
     for (struct session_entry *session = LIST_FIRST(&admin->sessions); session != NULL;
          session = LIST_NEXT(session, of_admin)) {
-        if (!session->closed && may_make_room(session, now_us) && (found == NULL || goes_before(session, found))) {
+        if (!session->closed && !session->gathering && (found == NULL || goes_before(session, found))) {
             found = session;
         }
     }
     if (found == NULL) {
         return false;
+    }
+    admin_count_refused(admin);
+    if (log_limiter_take(&admin->refusals, clock_now_us(), &suppressed)) {
+        log_warning("admin",
+                    "closed the connection of %s for another one, as too many are open (%llu more since the last line)",
+                    found->address_text, (unsigned long long)suppressed);
     }
     admin_session_close(found);
     return true;

@@ -10,8 +10,6 @@
  */
 #include "admin/admin_private.h"
 
-#include "net/peer.h"
-
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -428,9 +426,12 @@ void admin_open_stream(struct session_entry *session, size_t policy, const struc
         admin_reply_error(session, "ERR out of memory");
         return;
     }
+    if (!admin_session_hold(session)) {
+        stream_free(stream);
+        return;
+    }
     stream->policy = policy;
     stream->stream = verb->stream;
     stream->lines_left = verb->stream->lines;
-    admin_session_pause(session);
     begin_round(stream, PHASE_OPEN);
 }

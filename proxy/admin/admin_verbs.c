@@ -205,7 +205,7 @@ static void run_in_scope(struct session_entry *session, size_t count, const stru
 
     if (!admin_guard_is_trusted(session) && verb->run != admin_process_auth && verb->run != admin_hello &&
         verb->run != admin_process_quit) {
-        admin_reply_error(session, "NOAUTH Authentication required.");
+        admin_guard_turn_away(session);
     } else if (verb->name == NULL) {
         if (!run_verb_of_policy(session, count, arguments)) {
             answer_unknown(session, arguments[0]);

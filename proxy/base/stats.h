@@ -115,6 +115,8 @@
       "times that a new process did not come to serve, or crashed soon, and the old one serves")                       \
     X(PREDECESSOR_CLIENTS, "Upgrade", "predecessor_clients", GAUGE,                                                    \
       "clients that are with the process before an upgrade, or those before that, yet")                                \
+    X(ADMIN_REFUSED, "Admin", "admin_refused_total", COUNTER,                                                          \
+      "requests and connections refused at the admin port, or closed for others")                                      \
     X(MEMORY_LIMIT, "Memory", "memory_limit_bytes", GAUGE, "memory_limit in force, of all servers")                    \
     X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use, and requests under way")         \
     X(BUFFER_BYTES_KEPT, "Memory", "buffer_bytes_kept", GAUGE, "buffer memory kept for reuse")                         \

@@ -82,8 +82,8 @@ const struct conf_option conf_options[] = {
      .help = "The file that holds it, alone on its line, in place of admin_read_password."},
     {FIELD(admin_changes), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = changes_words,
      .initial = "same-user", .reloadable = true, .waits_with = WITH_ADMIN, .is_guarded = true,
-     .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
-             "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
+     .help = "Who is let in over TCP while there is no admin_password. same-user: processes on this machine of the\n"
+             "user that Headgate runs as, and of root; who is elsewhere may look, and change nothing. anyone: whoever\n"
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
     {FIELD(http), .reach = CONF_REACH_PROCESS, .type = CONF_ADDRESSES, .min = 0, .max = CONF_ADDRESSES_MAX,
      .zero = "no HTTP", .initial = "",

@@ -315,7 +315,7 @@ bool servers_share_stat(enum stats_id id)
 {
     return id == STATS_UPGRADES || id == STATS_UPGRADE_FAILURES || id == STATS_PREDECESSOR_CLIENTS ||
            id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD ||
-           id == STATS_MEMORY_LIMIT;
+           id == STATS_MEMORY_LIMIT || id == STATS_ADMIN_REFUSED;
 }
 
 /* Of these a sum says nothing. */

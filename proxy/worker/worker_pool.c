@@ -351,6 +351,7 @@ static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_i
     case STATS_UPGRADE_FAILURES:
     case STATS_PREDECESSOR_CLIENTS:
     case STATS_MEMORY_LIMIT:
+    case STATS_ADMIN_REFUSED:
         return stats_get(worker_pool->stats, id);
     default:
         return 0;
