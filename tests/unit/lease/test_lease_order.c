@@ -160,34 +160,7 @@ Test(lease_order, a_release_that_was_under_way_at_the_same_time_is_asked_for)
     }
 }
 
-Test(lease_order, who_takes_a_lock_ends_the_watch_over_the_one_before)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    fake_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
-    fake_assert_counter(scene.host, "lease_lost_taken_total", 1);
-    cr_assert(lease_host_lists(scene.host, "key=job"));
-    assert_renewal(scene.host, "lease_renew_string job / t2");
-    lease_host_free(scene.host);
-}
-
-/* In Redis: t1 is taken and released, then t2 is taken; the answer to the first comes last. */
-Test(lease_order, a_late_answer_does_not_end_the_watch_over_who_took_it_later)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_send(scene.a, "SET job t1 NX PX 30000");
-    fake_send(scene.a, RELEASE "job t1");
-    fake_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
-    fake_hear(scene.a, "+OK\r\n");
-    fake_hear(scene.a, ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    assert_renewal(scene.host, "lease_renew_string job / t2");
-    lease_host_free(scene.host);
-}
-
-/* The same, but t2 was asked for first: it is not known who has it, until Redis says so. */
+/* In Redis: t1 is taken and released, and t2 was asked for first: it is not known who has it, until Redis says so. */
 Test(lease_order, who_was_asking_for_a_lock_at_the_same_time_may_have_it)
 {
     static const struct {
@@ -214,60 +187,7 @@ Test(lease_order, who_was_asking_for_a_lock_at_the_same_time_may_have_it)
     }
 }
 
-/* In Redis: with a lease, released by another, and then without one; or the other way round. */
-Test(lease_order, two_acquisitions_of_one_token_are_healed_whichever_is_answered_first)
-{
-    static const char *const takings[][4] = {
-        {"SET job t1 NX PX 30000", "+OK\r\n", "SETNX job t1", ":1\r\n"},
-        {"SETNX job t1", ":1\r\n", "SET job t1 NX PX 30000", "+OK\r\n"},
-    };
-
-    for (size_t i = 0; i < sizeof takings / sizeof takings[0]; i++) {
-        struct scene scene = scene_of(RULES);
-        fake_send(scene.a, takings[i][0]);
-        fake_ask(scene.b, "DEL job", ":1\r\n");
-        fake_ask(scene.b, takings[i][2], takings[i][3]);
-        fake_hear(scene.a, takings[i][1]);
-        cr_assert(is_healed(scene.host));
-        cr_assert(lease_host_lists(scene.host, "state=held"));
-        lease_host_free(scene.host);
-    }
-}
-
-Test(lease_order, an_acquisition_whose_answer_is_lost_is_none)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_send(scene.a, "SET job t1 NX PX 30000");
-    fake_lose(scene.a);
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_quiet(scene.host, MINUTES);
-    lease_host_free(scene.host);
-}
-
 /* ---- extensions ---- */
-
-Test(lease_order, an_extension_that_a_release_overtook_brings_nothing_back)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    fake_send(scene.b, REACQUIRE "job t1 30000");
-    fake_ask(scene.a, RELEASE "job t1", ":1\r\n");
-    fake_hear(scene.b, ":1\r\n");
-    for (int i = 0; i < 300; i++) {
-        fake_pass(scene.host, 100);
-        if (scene.host->calls != NULL) {
-            cr_assert_eq(fake_call_number(scene.host, 1), 1, "renewed after it was released");
-            fake_answer(scene.host, "0 -2");
-        }
-    }
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_acquired_total", 1);
-    fake_assert_counter(scene.host, "lease_released_total", 1);
-    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
-    lease_host_free(scene.host);
-}
 
 /* As both have succeeded, Redis executed the extension first, whichever was sent first. */
 Test(lease_order, an_extension_that_was_sent_behind_the_release_that_ended_it_is_no_acquisition)
@@ -285,23 +205,6 @@ Test(lease_order, an_extension_that_was_sent_behind_the_release_that_ended_it_is
     fake_assert_counter(scene.host, "lease_released_total", 1);
     fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
     lease_host_free(scene.host);
-}
-
-/* What another token released says nothing of this one; nor does a DEL say whose lock it was. */
-Test(lease_order, an_extension_beside_the_release_of_another_holds_the_lock)
-{
-    static const char *const releases[] = {RELEASE "job t2", "DEL job"};
-
-    for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
-        struct scene scene = scene_of(RULES);
-        fake_ask(scene.a, "SET job t2 NX PX 30000", "+OK\r\n");
-        fake_send(scene.a, releases[i]);
-        fake_send(scene.b, REACQUIRE "job t1 30000");
-        fake_hear(scene.a, ":1\r\n");
-        fake_hear(scene.b, ":1\r\n");
-        cr_assert(lease_host_lists(scene.host, "key=job"), "%s", releases[i]);
-        lease_host_free(scene.host);
-    }
 }
 
 /* The token has taken it anew: that is told by the answer to that. */
@@ -452,20 +355,6 @@ Test(lease_order, a_renewal_under_way_does_not_end_what_is_being_released)
     fake_hear(scene.a, ":1\r\n");
     fake_assert_counter(scene.host, "lease_released_total", 1);
     fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
-    lease_host_free(scene.host);
-}
-
-Test(lease_order, an_answer_after_the_end_is_harmless)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    assert_renewal(scene.host, "lease_renew_string job / t1");
-    fake_ask(scene.a, RELEASE "job t1", ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_answer(scene.host, "1 30000");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_quiet(scene.host, MINUTES);
     lease_host_free(scene.host);
 }
 
