@@ -39,8 +39,6 @@
 #define ADMIN_ARGUMENTS_MAX 16
 /* … and with a server named ahead of it. */
 #define ADMIN_WORDS_MAX (ADMIN_ARGUMENTS_MAX + 2)
-/* Answers of policies that go on, or are waited for: the other sessions are for who wants to know something now. */
-#define ADMIN_HELD_MAX 48
 
 struct admin {
     struct reactor *reactor;
@@ -54,7 +52,7 @@ struct admin {
     LIST_HEAD(, session_entry) sessions;
     LIST_HEAD(, admin_stream) streams; /* answers that go on */
     size_t session_count;
-    size_t held_count;       /* of these, those whose answers policies take their time for: ADMIN_HELD_MAX at most */
+    size_t held_count;       /* of these, those whose answers policies take their time for */
     uint64_t sessions_given; /* since the start */
     int64_t started_us;
     int64_t started_s;              /* Unix time */

@@ -1,7 +1,12 @@
 /* One connection to the admin port: requests in, answers out. */
 #include "admin/admin_private.h"
 
+#include "base/places.h"
+
 #include <stdlib.h>
+
+/* Answers of policies that go on, or are waited for: the other sessions are for who wants to know something now. */
+#define HELD_MAX (places_of_port() * 3 / 4)
 
 /* A request to the admin port is a few words. Bytes. */
 #define REQUEST_MAX ((size_t)16384)
@@ -213,7 +218,7 @@ void admin_session_pause(struct session_entry *session)
 
 bool admin_session_hold(struct session_entry *session)
 {
-    if (session->admin->held_count >= ADMIN_HELD_MAX) {
+    if (session->admin->held_count >= HELD_MAX) {
         admin_count_refused(session->admin);
         admin_reply_error(session, "ERR too many connections wait for answers that take time; try again");
         return false;
