@@ -290,8 +290,7 @@ static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
 
     if (lease_registry_is_touched(worker->registry, lease)) {
         /* The owner is just doing something with it, and the answer to that tells more. */
-        int64_t next = lease_now(worker) + LEASE_WHEEL_STEP_US, early = lease_early_us(lease);
-        lease->retry_us = next > early ? next : early;
+        lease->retry_us = lease_latest(lease_now(worker) + LEASE_WHEEL_STEP_US, lease_early_us(lease));
         return;
     }
     bool is_away = code == CODE_GONE || code == CODE_TAKEN;

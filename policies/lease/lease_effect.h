@@ -16,11 +16,6 @@ struct effect {
     int64_t now_us;
 };
 
-static inline int64_t lease_latest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- lease_change.c ---- */
 
 /* Whether Redis may have executed the request before the one that took the lock, even if it was forwarded later: they

@@ -265,8 +265,12 @@ void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lea
 void lease_schedule(struct lease_worker *worker, struct lease *lease);
 /* What it counts of max_leases: a renewal of one key in ten seconds is one. */
 size_t lease_weight(const struct lease *lease);
-/* From when on it may be asked about before its time. If its key has many leases, each request that concerns all of
- * them would make as many scripts: then half the time between renewals after it was asked last. */
+static inline int64_t lease_latest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+/* From when on it may be asked about before its time. If its key has many leases, or if there are many, each request
+ * that concerns all of them would make as many scripts: then half the time between renewals after it was asked last. */
 int64_t lease_early_us(const struct lease *lease);
 /* When it is to be looked at, if nothing stands in the way, … */
 int64_t lease_due_us(const struct lease *lease);

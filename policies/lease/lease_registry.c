@@ -17,6 +17,8 @@
 #define TABLE_ROOM 256
 /* What is left, when an owner has what it may have, is so many times that. */
 #define SHARE 3
+/* So many times heavier what is on file may be than what it counts. */
+#define GROWTH 4
 /* Semaphores that are remembered, one in each place. */
 #define SEMAPHORES ((size_t)1024)
 
@@ -176,7 +178,17 @@ bool lease_registry_weigh(struct lease_registry *registry, struct lease *lease, 
     size_t nobodys = lease->weight;
     size_t *of_owner = lease->owner != NULL ? &lease->owner->weight : &nobodys;
 
-    return weigh(registry->most, &registry->leases_weigh, of_owner, &lease->weight, weight);
+    return weigh(registry->most, &registry->leases_weigh, of_owner, &lease->weight, weight) ||
+           weight <= GROWTH * lease->weight;
+}
+
+void lease_registry_take_over(struct lease_registry *registry, struct lease *lease, size_t weight)
+{
+    size_t most = registry->most;
+
+    registry->most = SIZE_MAX;
+    (void)lease_registry_weigh(registry, lease, weight);
+    registry->most = most;
 }
 
 bool lease_registry_weigh_request(struct lease_registry *registry, size_t *of_client, size_t *weight, size_t wanted)

@@ -129,6 +129,7 @@ struct lease {
     enum lease_reason reason;
     bool calling;       /* a script for it is under way */
     bool is_beyond;     /* it has become too heavy: the watch over it is to end */
+    bool is_of_many;    /* one request may be about many such */
     bool confirmed;     /* Redis has said that it was taken */
     bool after_release; /* a release may have come about */
     bool ranked;        /* a permit that newcomers' scores are compared with: the lower its score, the safer it is */
@@ -240,8 +241,11 @@ struct lease *lease_registry_add(struct lease_registry *registry, int64_t databa
 /* The one that moves a lease from state to state. */
 void lease_move(struct lease *lease, enum lease_state state);
 /* The lease weighs so much from now on. False: there is no room for it, as no owner's leases may weigh more than a
- * third of what is left beside them, and it weighs what it did. What becomes no heavier always may. */
+ * third of what is left beside them, and it weighs what it did. What becomes no heavier always may; nor is what is on
+ * file given up for less than four times what it weighs: its rule may say otherwise now, or its readers be more. */
 bool lease_registry_weigh(struct lease_registry *registry, struct lease *lease, size_t weight);
+/* The same of what another process has watched: there is room for it. */
+void lease_registry_take_over(struct lease_registry *registry, struct lease *lease, size_t weight);
 /* The same of a request under way that weighs *weight, among those of a client, which weigh *of_client. */
 bool lease_registry_weigh_request(struct lease_registry *registry, size_t *of_client, size_t *weight, size_t wanted);
 /* Takes the lease off file, as ENDED: it is void unless a script for it is under way. */

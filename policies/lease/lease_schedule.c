@@ -6,6 +6,8 @@
 #define SHORT_LEASE_US INT64_C(1000000)
 /* Leases of one key that are asked about at once, whenever something happens to it. */
 #define CROWD 64
+/* … and of all keys: one request may name as many. */
+#define LEASES_MANY 1024
 /* In which renewals are counted for the weight of a lease. */
 #define WEIGHED_US INT64_C(10000000)
 /* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
@@ -62,9 +64,9 @@ static int64_t pause_us(const struct lease *lease)
 
 int64_t lease_early_us(const struct lease *lease)
 {
-    bool is_one_of_few = lease->members[0].key->member_count <= CROWD || lease->called_us == 0;
+    bool is_one_of_few = !lease->is_of_many || lease->called_us == 0;
 
-    return is_one_of_few ? 0 : lease->called_us + pause_us(lease) / 2;
+    return is_one_of_few ? 0 : earlier(lease->called_us + pause_us(lease) / 2, lease_renewal_due_us(lease));
 }
 
 size_t lease_weight(const struct lease *lease)
@@ -141,7 +143,7 @@ int64_t lease_due_us(const struct lease *lease)
         return lease->retry_us;
     }
     if (lease->suspected != 0 || (lease->state == LEASE_UNHEALED && lease->after_release)) {
-        return earlier(lease_early_us(lease), lease_renewal_due_us(lease));
+        return lease_early_us(lease);
     }
     switch (lease->state) {
     case LEASE_UNHEALED:
@@ -153,7 +155,7 @@ int64_t lease_due_us(const struct lease *lease)
     case LEASE_EXHAUSTED:
         return lease->expires_us;
     default:
-        return earlier(lease_early_us(lease), lease_renewal_due_us(lease));
+        return lease_early_us(lease);
     }
 }
 
@@ -161,6 +163,8 @@ void lease_schedule(struct lease_worker *worker, struct lease *lease)
 {
     /* Here, as whatever changes how often it is renewed comes by: this is the one place that weighs. */
     lease->is_beyond = !lease_registry_weigh(worker->registry, lease, lease_weight(lease));
+    lease->is_of_many =
+        lease->members[0].key->member_count > CROWD || lease_registry_count(worker->registry) > LEASES_MANY;
     /* What stands in its way leads here again when it is over. */
     if (lease->calling || lease_registry_is_releasing(worker->registry, lease)) {
         lease_wheel_cancel(&lease->watch);

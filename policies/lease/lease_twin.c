@@ -353,6 +353,7 @@ static void take(struct lease_worker *worker, const struct given *given)
         lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, 1);
         lease_move(lease, (enum lease_state)given->state);
         lease_registry_own(registry, lease, owner);
+        lease_registry_take_over(registry, lease, lease_weight(lease));
         lease_schedule(worker, lease);
     }
     if (owner != NULL) {

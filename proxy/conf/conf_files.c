@@ -215,6 +215,17 @@ static bool stayed_as_it_was(int fd, const struct stat *before)
     return fstat(fd, &after) == 0 && after.st_size == before->st_size && same_time(&after.st_mtim, &before->st_mtim);
 }
 
+/* Whether OpenSSL looks for files of that name in a directory: a hash, and a number, of a list of certificates that are
+ * revoked behind an r. */
+static bool is_hashed(const char *name)
+{
+    size_t digits = strspn(name, "0123456789abcdef");
+    const char *rest = name + digits;
+
+    rest += strncmp(rest, ".r", 2) == 0 ? 2 : *rest == '.';
+    return digits == 8 && rest > name + digits && *rest != '\0' && rest[strspn(rest, "0123456789")] == '\0';
+}
+
 /* Those within a directory: what overwrites one of them leaves the directory as it was. */
 static void note_entries(struct conf_files *files, const char *path)
 {
@@ -222,7 +233,7 @@ static void note_entries(struct conf_files *files, const char *path)
 
     for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
         char *file = conf_format("%s/%s", path, entry->d_name);
-        struct conf_seen *seen = *entry->d_name != '.' ? add_seen(files, file) : NULL;
+        struct conf_seen *seen = is_hashed(entry->d_name) ? add_seen(files, file) : NULL;
         if (seen != NULL) {
             seen->is_within = true;
             seen->reason = stat(file, &seen->status) != 0 ? errno : 0;

@@ -87,8 +87,7 @@ static bool read_line(struct tls *tls, int fd, char answer[ASK_ANSWER_BYTES])
 }
 
 /* As ask(). Nobody looks whose certificate it is: nothing is told that others must not know, nor done by what comes. */
-static bool ask_secure(const struct conf *conf, int fd, const char *request, size_t length,
-                       char answer[ASK_ANSWER_BYTES])
+static bool ask_secure(int fd, const char *request, size_t length, char answer[ASK_ANSWER_BYTES])
 {
     const struct tls_settings settings = {
         .certificate = "",
@@ -96,9 +95,9 @@ static bool ask_secure(const struct conf *conf, int fd, const char *request, siz
         .ca = "",
         .crl = "",
         .server_name = "",
-        .protocols = conf->tls_protocols,
-        .ciphers = conf->tls_ciphers,
-        .ciphersuites = conf->tls_ciphersuites,
+        .protocols = "TLSv1.2 TLSv1.3",
+        .ciphers = "",
+        .ciphersuites = "",
     };
     struct tls_fault fault;
     struct buffer_pool pool = {0};
@@ -151,7 +150,7 @@ int ping_run(const struct conf *conf, bool asks_admin)
         return 1;
     }
     int fd = ask_connect(address, PATIENCE_SECONDS);
-    bool answered = fd >= 0 && (address->tls ? ask_secure(conf, fd, question, sizeof question - 1, answer)
+    bool answered = fd >= 0 && (address->tls ? ask_secure(fd, question, sizeof question - 1, answer)
                                              : ask(fd, question, sizeof question - 1, answer));
     if (!answered) {
         fprintf(stderr, "headgate: %s: %s\n", address->text, strerror(errno));

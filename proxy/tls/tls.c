@@ -30,7 +30,7 @@ struct tls {
     SSL *ssl; /* NULL before the first step */
     struct tls_context *context;
     struct tls_wire *wire;
-    int fd;
+    struct tls_of_ssl own; /* what OpenSSL's callbacks are told */
     enum tls_state state;
     enum tls_failure failure;
     bool is_server;
@@ -113,7 +113,7 @@ static bool set_up(struct tls *tls)
         return false;
     }
     SSL_set_bio(tls->ssl, bio, bio);
-    if (SSL_set_app_data(tls->ssl, &tls->fd) != 1) {
+    if (SSL_set_app_data(tls->ssl, &tls->own) != 1) {
         return false;
     }
     if (tls->is_server) {
@@ -124,7 +124,7 @@ static bool set_up(struct tls *tls)
     if (!expect_host(tls)) {
         return false;
     }
-    tls_ticket_resume(tls->context, tls->ssl, tls->fd);
+    tls_ticket_resume(tls->context, tls->ssl, tls->own.fd);
     return true;
 }
 
@@ -137,7 +137,7 @@ struct tls *tls_new(struct tls_context *context, struct tls_wire *wire, int fd, 
     }
     tls->context = tls_context_hold(context);
     tls->wire = wire;
-    tls->fd = fd;
+    tls->own.fd = fd;
     tls->is_server = context->is_server;
     if (!tls->is_server && !note_host(tls, host)) {
         tls_free(tls);
@@ -303,7 +303,7 @@ static bool bring_in(struct tls *tls, size_t room)
     if (wire->in_length > 0 || tls->has_ended || tls->has_closed) {
         return true;
     }
-    ssize_t got = recv(tls->fd, wire->in_memory, wanted_for(room), 0);
+    ssize_t got = recv(tls->own.fd, wire->in_memory, wanted_for(room), 0);
     if (got < 0) {
         return is_passing(errno);
     }
@@ -331,7 +331,7 @@ static void put_back(struct tls *tls)
 static void end_if_written(struct tls *tls)
 {
     if (tls->ends && buffer_length(&tls->out) == 0) {
-        shutdown(tls->fd, SHUT_WR);
+        shutdown(tls->own.fd, SHUT_WR);
         tls->ends = false;
         tls->is_shut = true;
     }
@@ -354,7 +354,7 @@ bool tls_flush(struct tls *tls)
     }
     const char *data = is_direct ? wire->out : buffer_head(&tls->out);
     size_t waiting = is_direct ? length : buffer_length(&tls->out);
-    ssize_t done = waiting > 0 ? send(tls->fd, data, waiting, MSG_NOSIGNAL) : 0;
+    ssize_t done = waiting > 0 ? send(tls->own.fd, data, waiting, MSG_NOSIGNAL) : 0;
     if (done < 0 && !is_passing(errno)) {
         return false;
     }
@@ -379,7 +379,7 @@ bool tls_wants_write(const struct tls *tls)
 /* OpenSSL's callback, for all but data. It goes on within one call as long as there is something to go on with. */
 static void on_step(const SSL *ssl, int where, int result)
 {
-    struct tls *tls = (struct tls *)(void *)((char *)SSL_get_app_data(ssl) - offsetof(struct tls, fd));
+    struct tls *tls = (struct tls *)(void *)((char *)SSL_get_app_data(ssl) - offsetof(struct tls, own));
 
     (void)where;
     (void)result;

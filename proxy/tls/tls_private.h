@@ -23,6 +23,12 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+/* What callbacks of OpenSSL find out about a connection, as its app data. */
+struct tls_of_ssl {
+    int fd;
+    bool has_opened_ticket; /* in this handshake, of a client */
+};
+
 /* ---- tls_ticket.c ---- */
 
 /* A ticket is sealed by a key, which it names. */

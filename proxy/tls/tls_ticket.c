@@ -192,12 +192,18 @@ static bool is_still_good(SSL *ssl, SSL_SESSION *session)
 static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t length,
                                    SSL_TICKET_STATUS status, void *context)
 {
+    struct tls_of_ssl *own = SSL_get_app_data(ssl);
+
     (void)name;
     (void)length;
     (void)context;
-    if ((status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW) || !is_still_good(ssl, session)) {
+    /* A hello may have as many tickets as it has room for, and to verify a chain is dear: one of them is looked at. */
+    if ((status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW) || own->has_opened_ticket ||
+        !is_still_good(ssl, session)) {
+        own->has_opened_ticket = true;
         return SSL_TICKET_RETURN_IGNORE_RENEW;
     }
+    own->has_opened_ticket = true;
     return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
 }
 
@@ -278,9 +284,9 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
     struct tls_sessions *sessions = &context->sessions;
     struct sockaddr_storage address;
     socklen_t length;
-    const int *fd = SSL_get_app_data(ssl);
+    const struct tls_of_ssl *own = SSL_get_app_data(ssl);
 
-    if (!find_server(*fd, &address, &length)) {
+    if (!find_server(own->fd, &address, &length)) {
         return 0;
     }
     pthread_mutex_lock(&sessions->mutex);

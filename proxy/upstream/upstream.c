@@ -11,6 +11,8 @@
 
 /* How long an unused lane keeps the name of its last client. */
 #define NAME_PATIENCE_US ((int64_t)1000000)
+/* A pooled lane that was in use within that time is likely to be wanted again. µs. */
+#define SPARE_PATIENCE_US ((int64_t)200000)
 
 /* ---- what lanes tell ---- */
 
@@ -190,13 +192,31 @@ bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
 
 /* ---- time ---- */
 
-/* is_short: somebody else, perhaps of another worker, has no descriptor for a lane. */
-static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now, bool is_short)
+static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now)
 {
     int64_t limit = clock_ms_to_us(upstream->settings.lane_idle_timeout);
-    bool is_old = (limit > 0 && now - lane->used_us >= limit) || (is_short && lane->use == LANE_POOLED);
 
-    return is_old && lane->use != LANE_EXCLUSIVE && lane->first == NULL && !upstream_is_kept(lane);
+    return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && now - lane->used_us >= limit &&
+           !upstream_is_kept(lane);
+}
+
+/* Somebody, perhaps of another worker, may have no descriptor for a lane: the pooled one that was not used for longest
+ * makes room, if all were in use lately none. One at a time, as each may be wanted again. */
+static void make_room(struct upstream *upstream, int64_t now)
+{
+    struct lane *lane, *oldest = NULL;
+
+    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
+    {
+        bool is_spare =
+            lane->use == LANE_POOLED && lane->state != LANE_CLOSED && lane->first == NULL && !upstream_is_kept(lane);
+        if (is_spare && (oldest == NULL || lane->used_us < oldest->used_us)) {
+            oldest = lane;
+        }
+    }
+    if (oldest != NULL && now - oldest->used_us >= SPARE_PATIENCE_US) {
+        lane_close(oldest, "others need the descriptor");
+    }
 }
 
 /* The name of a client that has left goes with a delay: most often the next one has the same, and a transaction of a
@@ -210,7 +230,6 @@ static void forget_name(struct lane *lane, int64_t now)
 
 void upstream_tick(struct upstream *upstream)
 {
-    bool is_short = stats_get(upstream->settings.lane.stats, STATS_LANES_POOLED) > 0 && places_are_short();
     int64_t now = reactor_now(upstream->reactor);
     struct lane *lane = LIST_FIRST(&upstream->lanes);
 
@@ -225,7 +244,7 @@ void upstream_tick(struct upstream *upstream)
             lane = next;
             continue;
         }
-        if (is_idle(upstream, lane, now, is_short)) {
+        if (is_idle(upstream, lane, now)) {
             lane_close(lane, "idle");
         } else {
             forget_name(lane, now);
@@ -238,6 +257,9 @@ void upstream_tick(struct upstream *upstream)
             }
         }
         lane = next;
+    }
+    if (stats_get(upstream->settings.lane.stats, STATS_LANES_POOLED) > 0 && places_are_short()) {
+        make_room(upstream, now);
     }
 }
 

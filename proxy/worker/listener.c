@@ -219,7 +219,7 @@ static bool accept_one(struct place *place)
     } else {
         worker_pool_give_client(listener->worker_pool, fd, &origin);
     }
-    return beyond < 0;
+    return true;
 }
 
 static void on_connection(evutil_socket_t fd, short what, void *context)
@@ -228,7 +228,7 @@ static void on_connection(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    for (int i = 0; i < ACCEPT_BURST && accept_one(place); i++) {
+    for (int i = 0; i < ACCEPT_BURST && accept_one(place) && !evtimer_pending(&place->rest, NULL); i++) {
     }
 }
 
