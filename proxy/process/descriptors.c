@@ -61,11 +61,12 @@ void descriptors_fit(struct servers *servers, const struct conf *conf, size_t in
     size_t others = in_use + needs.lanes + kept;
     size_t fit = limit > others + 2 * least ? (limit - others) / 2 : least;
 
-    if (fit < needs.clients) {
+    uint64_t before = servers_stat(servers, 0, servers->count, STATS_CLIENTS_MAX);
+    servers_bound_clients(servers, fit < needs.clients ? fit : needs.clients);
+    if (fit < needs.clients && servers_stat(servers, 0, servers->count, STATS_CLIENTS_MAX) != before) {
         log_warning("main",
                     "ulimit -n is %zu: max_clients is lowered from %zu to %zu, as each client may need a connection of "
                     "its own to Redis, and %zu are for Headgate itself; %zu would be enough",
                     limit, needs.clients, fit, others, others + 2 * needs.clients + KEPT_MORE);
     }
-    servers_bound_clients(servers, fit < needs.clients ? fit : needs.clients);
 }

@@ -55,7 +55,7 @@ def test_limits(started, redis, threads):
     headgate.write_rules(LIMITS.split("[limit:watched]")[0])
     with headgate.admin() as admin:
         admin("RELOAD")
-    wait_for(lambda: not any("watched" in series for series in shown(headgate)), what="the rule to be gone")
+    wait_for(lambda: not any('rule="watched"' in series for series in shown(headgate)), what="the rule to be gone")
     assert isinstance(clients[0]("SET", "k", "v"), Error)
     wait_for(lambda: shown(headgate)['headgate_limit_rule_refused_total{rule="writes"}'] == "3", what="the count")
 

@@ -205,6 +205,7 @@ static const char *const other_values[][2] = {
     {"client_idle_timeout", "90s"},
     {"client_id_timeout", "5m"},
     {"client_output_limit", "0"},
+    {"memory_limit", "64mb"},
     {"client_pipeline_limit", "65536"},
     {"max_request", "1025"},
     {"cut_through", "17kb"},
@@ -345,7 +346,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 82, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 83, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

@@ -229,6 +229,7 @@ Test(conf_server, options_of_the_process)
                                            "admin_changes",
                                            "http",
                                            "http_names",
+                                           "memory_limit",
                                            "drain_timeout",
                                            "upgrade_start_timeout",
                                            "upgrade_clients_timeout",
