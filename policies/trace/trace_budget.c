@@ -9,10 +9,10 @@
 #include "base/clock.h"
 
 /* Of the worker's time, one part of so many. */
-#define SHARE 50
+#define SHARE 200
 #define CREDIT_MAX_US INT64_C(50000)
 /* With so much of it requests are looked at again. */
-#define CREDIT_ENOUGH_US INT64_C(20000)
+#define CREDIT_ENOUGH_US INT64_C(10000)
 /* What a request costs for going alone, beside what is measured. µs. */
 #define ALONE_US 2
 /* What took longer was interrupted by something else. µs. */
