@@ -12,7 +12,7 @@
 #define SHARE 200
 #define CREDIT_MAX_US INT64_C(50000)
 /* With so much of it requests are looked at again. */
-#define CREDIT_ENOUGH_US INT64_C(10000)
+#define CREDIT_ENOUGH_US INT64_C(2000)
 /* What a request costs for going alone, beside what is measured. µs. */
 #define ALONE_US 2
 /* What took longer was interrupted by something else. µs. */
