@@ -214,8 +214,9 @@ void admin_guard_turn_away(struct session_entry *session)
                     session->address_text, uid, (unsigned long long)suppressed);
     }
     snprintf(text, sizeof text,
-             "NOPERM without a password only processes of Headgate's user or root are let in, and this one is of the "
-             "user with id %lu. Set admin_password and use AUTH, use a Unix socket, or set admin_changes = anyone",
-             uid);
+             "NOPERM this is Headgate, process %ld: without a password only processes of its user or root are let in, "
+             "and this one is of the user with id %lu. Set admin_password and use AUTH, use a Unix socket, or set "
+             "admin_changes = anyone",
+             (long)getpid(), uid);
     admin_reply_error(session, text);
 }

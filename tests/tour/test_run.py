@@ -294,5 +294,5 @@ def test_another_user_is_told_whose_headgate_it_is(run, port, clone):
     run("--port", port).await_start()
     said = run("--port", port, command=as_another_user(clone)).refused()
     user = pwd.getpwuid(os.getuid()).pw_name
-    assert f"process {process_id(port + 10)} of {user}, version " in said
+    assert f"process {process_id(port + 10)} of {user}." in said
     assert f"as {user}: redis-cli" in said
