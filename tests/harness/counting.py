@@ -27,7 +27,7 @@ class Counting:
         self.lost = 0
         self.servers = []  # in the order in which they were seen
         self.first_at = []  # when each of them was seen first
-        self.last = 0
+        self.last = self.most = 0  # the latest count, and the highest of any server
         self.unknown = 0  # requests under way
         self.allowed = 0  # requests whose connection was closed: they may have been executed, once each
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -69,14 +69,15 @@ class Counting:
         elif not self.last < count <= self.last + 1 + self.allowed:
             self.faults.append(f"{self.key} went from {self.last} to {count} at one server")
         self.allowed = 0
-        self.last = count
+        self.last, self.most = count, max(self.most, count)
 
     def _other_server(self, count, server):
-        """What the one before had acknowledged may be lost with it; what comes must not be more than was sent."""
+        """What the one before had acknowledged may be lost with it, and be there again when one that has it becomes the
+        master in place of one that had been left; what comes must not be more than was sent."""
         self.servers.append(server)
         self.first_at.append(time.monotonic())
-        if count > self.last + 1 + self.allowed:
-            self.faults.append(f"{self.key} went from {self.last} to {count}: something was done twice")
+        if count > self.most + 1 + self.allowed:
+            self.faults.append(f"{self.key} went from {self.most} to {count}: something was done twice")
         self.lost += max(0, self.last + 1 - count)
 
     def end(self):
