@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pro
 
 from harness.admin import send_and_await, stats
 from harness.http import ask, samples, stats_json
+from harness.latency import SPIN
 from harness.resp import PONG, encode, wait_for
 from harness.servers import BINARY, REPOSITORY, Headgate, free_port, run_headgate
 from harness.several import Several
@@ -190,7 +191,7 @@ def test_stats_json(started, redis):
         client("SET", "lock:a", "token", "NX", "PX", "30000")
         client("SET", "big", "x" * 20000)
         client("GET", "big")
-        client("EVAL", "local t = redis.call('TIME') for i = 1, 3e6 do end return 1", "0")
+        client("EVAL", SPIN, 0, 20_000)
         wait_for(lambda: stats_json(headgate)["leases"], what="the lease")
         wait_for(lambda: stats_json(headgate)["slow"], what="the slow one")
         wait_for(lambda: any(event["count"] == 3 for event in stats_json(headgate)["events"]), what="all refusals to be told")

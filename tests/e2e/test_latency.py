@@ -9,18 +9,12 @@ import time
 import pytest
 
 from harness.admin import await_outage, stats, text
-from harness.latency import ERROR, ON, SLACK, ask, await_report, counter, interfaces, reported_with, timed
+from harness.latency import ERROR, ON, SLACK, SPIN, ask, await_report, counter, interfaces, reported_with, timed
 from harness.resp import OK, QUEUED, Error, bulk, encode, wait_for
 from harness.rules import launch, reload
 from harness.servers import free_port
 
-# A known mix, slow and quick: DEBUG SLEEP, a script that works for as long, and GET. Each look at the clock is an entry
-# of SLOWLOG, so the script does not look all the time, however quick Redis is.
-SPIN = """
-local function now() local time = redis.call('TIME') return time[1] * 1000000 + time[2] end
-local begin = now()
-while now() - begin < tonumber(ARGV[1]) do for _ = 1, 2000 do end end
-"""
+# A known mix, slow and quick: DEBUG SLEEP, a script that works for as long, and GET.
 MIX = (
     [("DEBUG", "SLEEP", delay / 1000) for delay in (10, 15, 22, 33, 50, 75, 110, 160, 200)]
     + [("EVAL", SPIN, 0, us) for us in range(500, 8000, 250)]

@@ -10,6 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from harness.http import start_with_http
+from harness.latency import SPIN
 from harness.resp import Closed, wait_for
 from harness.servers import Redis, free_port
 from harness.several import Several
@@ -67,7 +68,7 @@ def play(headgate, stopping):
     with headgate.connect() as client, headgate.connect() as holder:
         client("CLIENT", "SETNAME", "<b>greedy</b>")
         holder("SET", "lock:" + NASTY, "token", "NX", "PX", "30000")
-        client("EVAL", "for i = 1, 3e6 do end", "0")
+        client("EVAL", SPIN, 0, 20_000)
         client("SET", NASTY, "x" * 20000)
         while not stopping.wait(0.05):
             client("GET", NASTY)
@@ -121,7 +122,7 @@ def complaints(browser):
 def is_slow_one_shown(page, busy):
     """Makes another one each time: on a busy machine others are slow as well, and the last ones are shown."""
     with busy.connect() as client:
-        client("EVAL", "for i = 1, 3e6 do end", "0")
+        client("EVAL", SPIN, 0, 20_000)
     return "EVAL" in text(page, "#slow-table")
 
 
