@@ -232,15 +232,6 @@ def test_a_release_that_redis_refuses_for_now(make_shared, redis):
 # ---- released and taken at once ----
 
 
-RETAKEN = {
-    "del": [("DEL", "KEY"), ("SET", "KEY", "new", "NX", "PX", LEASE_MS)],
-    "same-token": [("DEL", "KEY"), ("SET", "KEY", "t", "NX", "PX", LEASE_MS)],
-    "script": [("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t"), ("SET", "KEY", "new", "NX", "PX", LEASE_MS)],
-    "often": [("DEL", "KEY"), ("SET", "KEY", "t", "NX", "PX", LEASE_MS)] * 7,
-    "setnx": [("UNLINK", "KEY"), ("SETNX", "KEY", "new"), ("PEXPIRE", "KEY", LEASE_MS)],
-    "multi": [("MULTI",), ("DEL", "KEY"), ("SET", "KEY", "new", "NX", "PX", LEASE_MS), ("EXEC",)],
-    "multi-same": [("MULTI",), ("DEL", "KEY"), ("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("EXEC",)],
-}
 GIVEN_BACK = {
     "del": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("DEL", "KEY")],
     "script": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t")],
@@ -252,22 +243,6 @@ GIVEN_BACK = {
 
 def for_key(commands, key):
     return [tuple(key if word == "KEY" else word for word in command) for command in commands]
-
-
-def test_released_and_taken_in_one_pipeline(make, redis):
-    headgate = make(RULE)
-    client = headgate.connect()
-    keys = {f"lock:{name}": commands for name, commands in RETAKEN.items()}
-    for key in keys:
-        take(client, key)
-    for key, commands in keys.items():
-        replies = client.pipeline(for_key(commands, key))
-        assert not any(isinstance(reply, Error) for reply in replies), (key, replies)
-    assert_kept(redis, keys)
-    assert keys_of(headgate) == set(keys) and len(leases(headgate)) == len(keys)
-    assert not losses(headgate)
-    assert client("UNLINK", *keys) == len(keys)
-    await_keys(headgate, [])
 
 
 def test_taken_and_released_in_one_pipeline(make, redis, monitor):
