@@ -34,7 +34,7 @@ static const struct policy_verb verb_table[] = {
      .most = 2,
      .usage = "LATENCY [interface]",
      .example = "LATENCY",
-     .help = "how long requests took since the start, also of processes that were upgraded",
+     .help = "how long requests took since the start",
      .ask = latency_verb_latency},
     {.name = "REPORT",
      .least = 2,
@@ -306,11 +306,6 @@ static void *latency_start(const struct policy_start *start)
 static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
                                                       &latency_counters_section, &latency_events_section, NULL};
 
-static const struct policy_twin latency_twin = {
-    .tell = {.name = "TELL", .least = 3, .most = 3, .run = latency_verb_tell},
-    .hear = {.name = "HEAR", .least = 2, .most = 2, .run = latency_verb_hear},
-};
-
 static const struct policy_observer latency_observer = {
     .tag = latency_tag,
     .measure = latency_measure,
@@ -341,5 +336,4 @@ const struct policy latency_policy = {
     .on_drain = latency_drain,
     .on_stats = latency_stats,
     .stop = latency_stop,
-    .twin = &latency_twin,
 };

@@ -108,22 +108,6 @@ void latency_minute_add_to(const struct latency_minute *minute, struct latency_f
     figures->bytes_out += minute->bytes_out;
 }
 
-void latency_minute_take_from(const struct latency_minute *minute, struct latency_figures *figures)
-{
-    struct latency_minute_walk walk = {0};
-    uint64_t count;
-    int index;
-
-    figures->histogram.count -= minute->count;
-    figures->histogram.sum_us -= minute->sum_us;
-    while (latency_minute_next(minute, &walk, &index, &count)) {
-        figures->histogram.buckets[index - LATENCY_INDEX_MIN] -= count;
-    }
-    figures->errors -= minute->errors;
-    figures->bytes_in -= minute->bytes_in;
-    figures->bytes_out -= minute->bytes_out;
-}
-
 void latency_figures_record(struct latency_figures *figures, const struct latency_sample *sample)
 {
     latency_histogram_record(&figures->histogram, sample->us, sample->count);

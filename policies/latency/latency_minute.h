@@ -53,8 +53,6 @@ struct latency_minute *latency_minute_seal(int64_t minute, const struct latency_
 void latency_figures_record(struct latency_figures *figures, const struct latency_sample *sample);
 /* Adds what is sealed to open figures. */
 void latency_minute_add_to(const struct latency_minute *minute, struct latency_figures *figures);
-/* Takes off open figures what is sealed, and was added to them before. Their least and greatest stay. */
-void latency_minute_take_from(const struct latency_minute *minute, struct latency_figures *figures);
 
 /* Minutes of a flush, so that what has piled up is flushed sooner than it came. */
 #define LATENCY_FLUSH_MINUTES 2

@@ -53,29 +53,14 @@ static void join(struct latency_minute **at, struct latency_minute *minute, stru
     free(minute);
 }
 
-/* NULL when memory is short. */
-static struct latency_figures *total_of(struct latency_operation *operation)
+/* Without memory the total lacks it. */
+static void add_to_total(struct latency_operation *operation, const struct latency_minute *minute)
 {
     if (operation->total == NULL) {
         operation->total = calloc(1, sizeof *operation->total);
     }
-    return operation->total;
-}
-
-/* Without memory the total lacks it. What another process is not told for want of memory, it never knows. */
-static void add_to_total(struct latency_operation *operation, const struct latency_minute *minute)
-{
-    static const struct latency_minute nothing;
-    struct latency_figures *total = total_of(operation);
-
-    if (total == NULL) {
-        return;
-    }
-    latency_minute_add_to(minute, total);
-    struct latency_minute *untold = seal_both(operation->untold != NULL ? operation->untold : &nothing, minute);
-    if (untold != NULL) {
-        free(operation->untold);
-        operation->untold = untold;
+    if (operation->total != NULL) {
+        latency_minute_add_to(minute, operation->total);
     }
 }
 
@@ -126,32 +111,6 @@ void latency_operation_forget(struct latency_operation *operation, struct latenc
     }
 }
 
-void latency_operation_hear(struct latency_operation *operation, const struct latency_figures *figures)
-{
-    struct latency_figures *total = total_of(operation);
-
-    if (total != NULL) {
-        latency_histogram_merge(&total->histogram, &figures->histogram);
-        total->errors += figures->errors;
-        total->bytes_in += figures->bytes_in;
-        total->bytes_out += figures->bytes_out;
-    }
-}
-
-bool latency_operation_told(const struct latency_operation *operation, struct latency_figures *figures)
-{
-    const struct latency_minute *untold = operation->untold;
-
-    if (operation->total == NULL || operation->total->histogram.count == 0) {
-        return false;
-    }
-    *figures = *operation->total;
-    if (untold != NULL) {
-        latency_minute_take_from(untold, figures);
-    }
-    return figures->histogram.count > 0;
-}
-
 void latency_operation_clear(struct latency_operation *operation)
 {
     latency_operation_forget(operation, NULL);
@@ -159,5 +118,4 @@ void latency_operation_clear(struct latency_operation *operation)
         free(take_first(operation));
     }
     free(operation->total);
-    free(operation->untold);
 }

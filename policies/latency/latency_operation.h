@@ -5,8 +5,8 @@
  *   add ─► waits, `keep` minutes at most; the oldest is dropped ─► freeze: the oldest ─► forget: Redis has it, or never
  *
  * Minutes of one number that wait are made one. So there are never more than `keep`, also when a clock is set back, and
- * nothing is on record under a time at which it did not happen. Pure; nothing is locked. Memory, beside the name: 4,840
- * bytes, and keep + 3 minutes (latency_minute.h) at most.
+ * nothing is on record under a time at which it did not happen. Pure; nothing is locked. Memory, beside the name: 4,920
+ * bytes, and keep + 2 minutes (latency_minute.h) at most.
  */
 #ifndef HEADGATE_LATENCY_OPERATION_H
 #define HEADGATE_LATENCY_OPERATION_H
@@ -28,12 +28,7 @@ struct latency_operation {
     struct latency_minute *first;  /* of those that wait, in the order in which they came */
     uint32_t waiting;              /* how many */
     struct latency_frozen frozen;  /* those that the outbox has */
-    struct latency_figures *total; /* of all that was added or heard; NULL: nothing, or memory is short */
-    /* For another process that takes over, or did (latency_twin.c). */
-    struct latency_minute
-        *untold;          /* what was added since it was told last, as one minute of no number; NULL: nothing */
-    uint32_t told_number; /* of the telling of everything in which this was told last */
-    bool is_free;         /* clients chose the name */
+    struct latency_figures *total; /* of all that was added; NULL: nothing, or memory is short */
     /* Of the worker that sends. */
     int64_t listed_us; /* when Redis was told the name last; 0: never */
     bool is_to_list;   /* it is to be told now … */
@@ -52,10 +47,6 @@ void latency_operation_keep(struct latency_operation *operation, uint32_t keep, 
 bool latency_operation_freeze(struct latency_operation *operation);
 /* Forgets what is frozen. lost: where it is counted as that; NULL: Redis has it. */
 void latency_operation_forget(struct latency_operation *operation, struct latency_lost *lost);
-/* What was measured elsewhere: it counts in the total, and nowhere else. */
-void latency_operation_hear(struct latency_operation *operation, const struct latency_figures *figures);
-/* The total without what was not told yet. False: that is nothing. */
-bool latency_operation_told(const struct latency_operation *operation, struct latency_figures *figures);
 /* Frees what it has. */
 void latency_operation_clear(struct latency_operation *operation);
 

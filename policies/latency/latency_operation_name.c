@@ -90,8 +90,10 @@ static struct latency_operation_name *append(struct latency_operation_names *ope
     return fresh;
 }
 
-static uint32_t find_or_append(struct latency_operation_names *operations, struct slice safe)
+uint32_t latency_operation_names_add(struct latency_operation_names *operations, struct slice name)
 {
+    char text[LATENCY_NAME_MAX + 1];
+    struct slice safe = {text, latency_operation_safe_name(name, text)};
     uint32_t operation;
 
     if (latency_operation_names_find(operations, safe, &operation)) {
@@ -102,23 +104,6 @@ static uint32_t find_or_append(struct latency_operation_names *operations, struc
         return LATENCY_OTHER;
     }
     return operations->count - 1;
-}
-
-uint32_t latency_operation_names_add(struct latency_operation_names *operations, struct slice name)
-{
-    char safe[LATENCY_NAME_MAX + 1];
-
-    return find_or_append(operations, (struct slice){safe, latency_operation_safe_name(name, safe)});
-}
-
-uint32_t latency_operation_names_add_safe(struct latency_operation_names *operations, struct slice safe)
-{
-    bool is_sound = safe.length > 0 && safe.length <= LATENCY_NAME_MAX;
-
-    for (size_t i = 0; i < safe.length && is_sound; i++) {
-        is_sound = is_safe(safe.data[i]) || safe.data[i] == '%' || safe.data[i] == '~';
-    }
-    return is_sound ? find_or_append(operations, safe) : LATENCY_OTHER;
 }
 
 struct latency_operation_names *latency_operation_names_new(uint32_t most, size_t size)

@@ -52,8 +52,6 @@ void latency_operation_names_free(struct latency_operation_names *operations);
 /* The number of the operation of that name (any bytes; it is made safe), which is added if there is room, and
  * memory; else LATENCY_OTHER. What is named "other" is it. */
 uint32_t latency_operation_names_add(struct latency_operation_names *operations, struct slice name);
-/* The same for a safe name of another process. What is none is not added: it is LATENCY_OTHER. */
-uint32_t latency_operation_names_add_safe(struct latency_operation_names *operations, struct slice safe);
 /* The number of the one whose safe name is that, as it is shown and as keys have it; false if there is none. */
 bool latency_operation_names_find(const struct latency_operation_names *operations, struct slice safe,
                                   uint32_t *operation);

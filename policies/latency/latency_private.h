@@ -11,7 +11,6 @@
  *   latency_counter.c  [counters] on their way to Redis, and COUNTER
  *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
  *   latency_report.c   REPORT, which asks Redis
- *   latency_twin.c     what two processes tell each other while one takes over from the other
  *   latency_tell.c     what this process tells at once: durations for metrics, EVENTS
  *   latency_verbs.c    LATENCY, SLOWLOG, BIGLOG, HOTKEYS, which ask this process
  *
@@ -138,9 +137,7 @@ struct latency_share {
     struct latency_tally tallies[LATENCY_TALLIES];
     struct latency_log logs[LATENCY_LOGS];
     struct latency_recent recent;
-    uint64_t wanted;      /* calls to move what workers have */
-    uint32_t told_number; /* how often another process was told everything, or anew after a pause … */
-    int64_t told_us;      /* … and when it was told something last; 0: never */
+    uint64_t wanted; /* calls to move what workers have */
     size_t threads;
     struct latency_seat seats[];
 };
@@ -255,9 +252,6 @@ bool latency_share_enable(struct latency_share *share, const struct latency_sett
 bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings);
 /* The operation of that name, which is added if there is room. free_text: clients choose it. */
 uint32_t latency_share_operation_number(struct latency_share *share, struct slice name, bool free_text);
-/* What another process has measured under that safe name, which is added if there is room; perhaps nothing. */
-void latency_share_hear(struct latency_share *share, struct slice safe, bool free_text,
-                        const struct latency_figures *figures);
 /* How many of so many operations are looked at in one go, so that clients do not wait for whoever asks: all have had
  * their turn after 32 ticks at most. */
 static inline uint32_t latency_share_slice(uint32_t operations)
@@ -275,6 +269,8 @@ static inline struct latency_operation *latency_share_at(const struct latency_sh
 
 /* The same; nothing is locked. */
 struct latency_operation *latency_share_operation(struct latency_share *share, uint32_t number);
+/* Copies all that was moved of one. False: that is nothing. Nothing is locked. */
+bool latency_share_total(struct latency_share *share, uint32_t number, struct latency_figures *figures);
 /* Moves what the worker has of one: its open minute has it wait, and is empty. Nothing is locked. */
 void latency_share_move(struct latency *latency, uint32_t number);
 /* Moves what the worker has of all operations. Nothing is locked. */
@@ -355,16 +351,6 @@ void latency_verb_common(void *instance, struct admin_query *admin_query, size_t
 /* ---- latency_report.c ---- */
 
 void latency_verb_report(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
-
-/* ---- latency_twin.c ---- */
-
-/* TELL and HEAR of struct policy_twin. */
-enum policy_answer latency_verb_tell(void *instance, size_t count, const struct slice *arguments, FILE *answer);
-enum policy_answer latency_verb_hear(void *instance, size_t count, const struct slice *arguments, FILE *answer);
-/* What metrics show of an operation: beside another process no more than that one was told, as it may be asked next.
- * The lock is held. False: that is nothing. */
-bool latency_twin_shows(const struct latency_share *share, const struct latency_operation *operation, int64_t now_us,
-                        struct latency_figures *figures);
 
 /* ---- latency_tell.c ---- */
 

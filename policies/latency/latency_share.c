@@ -42,23 +42,21 @@ void latency_share_free(void *shared)
 }
 
 /* The operation of that name, unless no more that clients choose may be added: then LATENCY_OTHER. The lock is held. */
-static uint32_t find_or_add(struct latency_share *share, struct slice safe, bool free_text)
+static uint32_t find_or_add(struct latency_share *share, struct slice name, bool free_text)
 {
+    char safe[LATENCY_NAME_MAX + 1];
+    struct slice safe_name = {safe, latency_operation_safe_name(name, safe)};
     uint32_t operation;
 
-    if (latency_operation_names_find(share->operations, safe, &operation)) {
+    if (latency_operation_names_find(share->operations, safe_name, &operation)) {
         return operation;
     }
     if (free_text && share->free_texts >= share->most_free_texts) {
         share->free_texts_refused++;
         return LATENCY_OTHER;
     }
-    operation = latency_operation_names_add_safe(share->operations, safe);
-    if (operation != LATENCY_OTHER) {
-        latency_share_at(share, operation)->is_free = free_text;
-        latency_share_at(share, operation)->told_number = share->told_number;
-        share->free_texts += free_text;
-    }
+    operation = latency_operation_names_add(share->operations, name);
+    share->free_texts += free_text && operation != LATENCY_OTHER;
     return operation;
 }
 
@@ -113,24 +111,10 @@ bool latency_share_resize_logs(struct latency_share *share, const struct latency
 
 uint32_t latency_share_operation_number(struct latency_share *share, struct slice name, bool free_text)
 {
-    char safe[LATENCY_NAME_MAX + 1];
-    struct slice safe_name = {safe, latency_operation_safe_name(name, safe)};
-
     pthread_mutex_lock(&share->lock);
-    uint32_t operation = find_or_add(share, safe_name, free_text);
+    uint32_t operation = find_or_add(share, name, free_text);
     pthread_mutex_unlock(&share->lock);
     return operation;
-}
-
-void latency_share_hear(struct latency_share *share, struct slice safe, bool free_text,
-                        const struct latency_figures *figures)
-{
-    pthread_mutex_lock(&share->lock);
-    struct latency_operation *operation = latency_share_at(share, find_or_add(share, safe, free_text));
-    if (figures->histogram.count > 0) {
-        latency_operation_hear(operation, figures);
-    }
-    pthread_mutex_unlock(&share->lock);
 }
 
 uint32_t latency_share_count(struct latency_share *share)
@@ -147,6 +131,17 @@ struct latency_operation *latency_share_operation(struct latency_share *share, u
     struct latency_operation *operation = latency_share_at(share, number);
     pthread_mutex_unlock(&share->lock);
     return operation;
+}
+
+bool latency_share_total(struct latency_share *share, uint32_t number, struct latency_figures *figures)
+{
+    pthread_mutex_lock(&share->lock);
+    const struct latency_figures *total = latency_share_at(share, number)->total;
+    if (total != NULL) {
+        *figures = *total;
+    }
+    pthread_mutex_unlock(&share->lock);
+    return total != NULL;
 }
 
 void latency_share_move(struct latency *latency, uint32_t number)

@@ -14,20 +14,14 @@ static_assert(POLICY_DURATION_BUCKETS == LATENCY_BUCKETS && POLICY_DURATION_STEP
 
 /* ---- durations ---- */
 
-static void tell(struct latency *latency, uint32_t number, policy_durations_told *told, void *context)
+static void tell(struct latency_share *share, uint32_t number, policy_durations_told *told, void *context)
 {
-    struct latency_share *share = latency->share;
-    const struct latency_operation *operation = latency_share_operation(share, number);
     struct latency_figures figures;
 
-    /* What is copied under the lock is looked at without it. */
-    pthread_mutex_lock(&share->lock);
-    bool is_used = latency_twin_shows(share, operation, latency_now(latency), &figures);
-    pthread_mutex_unlock(&share->lock);
-    if (is_used) {
+    if (latency_share_total(share, number, &figures)) {
         const struct policy_durations durations = {
             .number = number,
-            .operation = operation->named.name,
+            .operation = latency_share_operation(share, number)->named.name,
             .count = figures.histogram.count,
             .errors = figures.errors,
             .sum_us = figures.histogram.sum_us,
@@ -53,7 +47,7 @@ bool latency_tell_durations(void *instance, uint32_t *at, policy_durations_told 
     for (; *at < end; (*at)++) {
         latency_share_move(latency, *at);
         if (told != NULL) {
-            tell(latency, *at, told, context);
+            tell(latency->share, *at, told, context);
         }
     }
     return end < count;

@@ -49,19 +49,12 @@ void latency_answer_error(struct latency *latency, struct admin_query *admin_que
     latency->host->answer(latency->host->context, admin_query, POLICY_ANSWER_ERROR, slice_of(text));
 }
 
-/* What is copied under the lock is written without it. */
 static void print_operation(struct latency_share *share, uint32_t number, FILE *out)
 {
-    const struct latency_operation *operation = latency_share_operation(share, number);
-    struct latency_figures figures = {0};
+    struct latency_figures figures;
 
-    pthread_mutex_lock(&share->lock);
-    if (operation->total != NULL) {
-        figures = *operation->total;
-    }
-    pthread_mutex_unlock(&share->lock);
-    if (figures.histogram.count > 0) {
-        fprintf(out, "interface=%s", operation->named.name);
+    if (latency_share_total(share, number, &figures)) {
+        fprintf(out, "interface=%s", latency_share_operation(share, number)->named.name);
         latency_print_figures(&figures, 0, out);
     }
 }
