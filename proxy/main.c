@@ -113,15 +113,6 @@ static struct http_process tell_of_process(void *context)
                                  .reload_has_failed = stats_get(stats, STATS_RELOAD_FAILED) != 0};
 }
 
-static void count(void *context)
-{
-    struct process *process = context;
-
-    if (process->handover.is_open) {
-        handover_share_count(&process->handover.share);
-    }
-}
-
 /* ---- ending ---- */
 
 /* For what never was there it is not waited as long as for what may come back. */
@@ -289,14 +280,6 @@ static void on_is_service(void *context)
     supervisor_ready(&process->supervisor);
 }
 
-/* Who asks for metrics in between would see them run back. */
-static void hold_figures(void *context, bool holds)
-{
-    const struct process *process = context;
-
-    http_hold(process->http, holds);
-}
-
 static void reopen_log(void *context);
 
 static bool open_handover(struct process *process)
@@ -307,7 +290,6 @@ static bool open_handover(struct process *process)
         .release = release,
         .taken_back = on_taken_back,
         .is_service = on_is_service,
-        .hold_figures = hold_figures,
         .drain = drain_once,
         .reload = reload_untold,
         .reopen_log = reopen_log,
@@ -385,8 +367,7 @@ static void report_unused(const char *address)
 static bool open_ports(struct process *process, const struct admin_host *host)
 {
     struct port_source *source = &process->source;
-    const struct http_host http_host = {
-        .conf = current_conf, .process = tell_of_process, .count = count, .context = process};
+    const struct http_host http_host = {.conf = current_conf, .process = tell_of_process, .context = process};
 
     process->admin = admin_open(&process->reactor, &process->servers, process->reload.conf, host, source);
     if (process->admin != NULL) {

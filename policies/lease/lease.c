@@ -252,9 +252,8 @@ static void *share(size_t threads)
     return lease_registry_new(threads);
 }
 
-static void tell_rules(void *shared, bool only_told, policy_rule_told *told, void *context)
+static void tell_rules(void *shared, policy_rule_told *told, void *context)
 {
-    (void)only_told;
     lease_tallies_tell(lease_registry_tallies(shared), told, context);
 }
 

@@ -449,9 +449,9 @@ static void *share(size_t threads)
     return limit_share_new(threads);
 }
 
-static void tell_rules(void *shared, bool only_told, policy_rule_told *told, void *context)
+static void tell_rules(void *shared, policy_rule_told *told, void *context)
 {
-    limit_share_tell_rules(shared, only_told, told, context);
+    limit_share_tell_rules(shared, told, context);
 }
 
 static void unshare(void *shared)

@@ -144,9 +144,9 @@ void limit_share_hear(struct limit_share *share, struct slice text, int64_t now_
 
 /* ---- for the admin port ---- */
 
-/* Tells what each rule has counted: enum limit_count, and how many buckets are tracked. From any thread. */
+/* Tells what each rule has counted here: enum limit_count, and how many buckets are tracked. From any thread. */
 #define LIMIT_RULE_COUNTERS (LIMIT_COUNTS + 1)
-void limit_share_tell_rules(struct limit_share *share, bool only_told, policy_rule_told *told, void *context);
+void limit_share_tell_rules(struct limit_share *share, policy_rule_told *told, void *context);
 /* Writes one line for each rule, and under it those who were refused most. */
 void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us);
 /* The name of the bucket that is shown so: its length, or 0 if none is. */

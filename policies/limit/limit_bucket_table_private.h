@@ -21,8 +21,7 @@ struct limit_bucket_table {
     LIST_HEAD(, limit_member) members; /* guarded by the registry's lock, and so are the next two */
     uint64_t counts_of_those_who_left[LIMIT_COUNTS];
     uint64_t counts_heard[LIMIT_COUNTS]; /* of these, what other processes have told */
-    uint64_t counts_told[LIMIT_COUNTS];  /* what other processes know of what was counted here … */
-    uint32_t told_number;                /* … and the last telling of everything in which they heard of it */
+    uint64_t counts_told[LIMIT_COUNTS];  /* what other processes know of what was counted here */
     size_t sweep_stripe;
     _Atomic int64_t reclaimed_us;
     _Atomic int64_t warned_us; /* 0: never */

@@ -124,13 +124,7 @@ void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
     pthread_mutex_unlock(&share->registry);
 }
 
-/* What another process knows as well, by having said it or been told. */
-static uint64_t count_told(const struct limit_bucket_table *bucket_table, enum limit_count count)
-{
-    return bucket_table->counts_told[count] + bucket_table->counts_heard[count];
-}
-
-void limit_share_tell_rules(struct limit_share *share, bool only_told, policy_rule_told *told, void *context)
+void limit_share_tell_rules(struct limit_share *share, policy_rule_told *told, void *context)
 {
     const struct limit_bucket_table *bucket_table;
     uint64_t values[LIMIT_RULE_COUNTERS];
@@ -138,9 +132,8 @@ void limit_share_tell_rules(struct limit_share *share, bool only_told, policy_ru
     pthread_mutex_lock(&share->registry);
     LIST_FOREACH(bucket_table, &share->bucket_tables, of_share)
     {
-        bool is_bound = only_told && bucket_table->told_number == share->told_number;
         for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
-            values[i] = is_bound ? count_told(bucket_table, i) : limit_bucket_table_count(bucket_table, i);
+            values[i] = limit_bucket_table_count(bucket_table, i) - bucket_table->counts_heard[i];
         }
         values[LIMIT_COUNTS] = atomic_load_explicit(&bucket_table->bucket_count, memory_order_relaxed);
         told(context, bucket_table->rule, values);

@@ -120,7 +120,6 @@ static void tell_counts(struct telling *telling, struct limit_bucket_table *buck
 {
     uint64_t amounts[LIMIT_COUNTS], sum = 0;
 
-    bucket_table->told_number = telling->number;
     for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
         uint64_t count = limit_bucket_table_count(bucket_table, i), own = count - bucket_table->counts_heard[i];
         amounts[i] = telling->all ? count : own - bucket_table->counts_told[i];

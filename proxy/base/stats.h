@@ -110,7 +110,7 @@
       "1 if the last attempt failed: the file is not what is in force")                                                \
     X(LAST_RELOAD, "Reload", "last_reload_seconds", GAUGE,                                                             \
       "when the configuration in force was read: seconds since 1970")                                                  \
-    X(UPGRADES, "Upgrade", "upgrades_total", COUNTER, "times that a new process has taken over by an upgrade")         \
+    X(UPGRADES, "Upgrade", "upgrades_total", COUNTER, "1 in a process that has come to serve by an upgrade")           \
     X(UPGRADE_FAILURES, "Upgrade", "upgrade_failures_total", COUNTER,                                                  \
       "times that a new process did not come to serve, or crashed soon, and the old one serves")                       \
     X(PREDECESSOR_CLIENTS, "Upgrade", "predecessor_clients", GAUGE,                                                    \

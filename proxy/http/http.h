@@ -23,8 +23,6 @@ struct http_host {
     /* The configuration in force; valid until the next loop iteration. */
     const struct conf *(*conf)(void *context);
     struct http_process (*process)(void *context);
-    /* Counters are about to be told: other processes that may be asked next are to know them first. */
-    void (*count)(void *context);
     void *context;
 };
 
@@ -42,8 +40,6 @@ void http_stop_listening(struct http *http);
 /* The same, but the sockets that another process has taken over are kept, for http_resume_listening(). */
 void http_leave_listening(struct http *http);
 void http_resume_listening(struct http *http);
-/* Has who asks for figures wait until they are complete; or, holds being false, has them answered. */
-void http_hold(struct http *http, bool holds);
 /* Closes all connections. The workers must send nothing more: stop the worker pool first. */
 void http_close(struct http *http);
 

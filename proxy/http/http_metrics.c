@@ -269,7 +269,7 @@ static void write_stat(const struct metrics *metrics, enum stats_id id)
 
     for (size_t i = 0; i < (is_shared ? 1 : servers->count); i++) {
         write_number(metrics, family.name, is_shared ? NULL : server_label(metrics->http, i),
-                     servers_stat_shown(servers, i, id) * family.factor);
+                     servers_stat(servers, i, i + 1, id) * family.factor);
     }
 }
 
@@ -281,16 +281,14 @@ static void write_policy_counter(const struct metrics *metrics, size_t policy, s
 
     for (size_t i = 0; i < servers->count; i++) {
         write_number(metrics, family.name, server_label(metrics->http, i),
-                     servers_policy_counter_shown(servers, i, policy, place) * family.factor);
+                     servers_policy_counter(servers, i, i + 1, policy, place) * family.factor);
     }
 }
 
 static void write_counters(const struct metrics *metrics)
 {
     const struct chain_roster *policies = http_policies(metrics->http);
-    const struct http_host *host = &metrics->http->host;
 
-    host->count(host->context);
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         write_stat(metrics, id);
     }

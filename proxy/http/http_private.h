@@ -178,8 +178,6 @@ struct http {
     int64_t started_s; /* Unix time */
     struct mailbox mailbox;
     bool is_ending;                   /* the workers are gone */
-    bool is_held;                     /* nothing is gathered: see http_hold() */
-    int64_t unheld_us;                /* … since when that is over; 0: it was never so */
     struct http_gathering *gathering; /* NULL: none is under way */
     struct http_snapshot *snapshot;   /* the last one; NULL: none */
     STAILQ_HEAD(, http_waiting) waiting;

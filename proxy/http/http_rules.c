@@ -57,14 +57,6 @@ static void on_rule(void *context, const char *name, const uint64_t *values)
     }
 }
 
-/* Whether another process is there that may be asked next. One that is yet to serve is told all of it first. */
-static bool has_neighbour(const struct http *http, size_t server)
-{
-    const struct server *one = &http->servers->list[server];
-
-    return one->known[1] != NULL || (one->known[0] != NULL && http->servers->has_successor);
-}
-
 struct http_rules http_rules_of(const struct http *http, size_t server, size_t policy)
 {
     const struct chain_roster *roster = &http->servers->list[server].worker_pool.policies;
@@ -72,7 +64,7 @@ struct http_rules http_rules_of(const struct http *http, size_t server, size_t p
     struct collecting collecting = {.rules = &rules, .counters = roster->list[policy]->rule_counter_count};
 
     if (roster->list[policy]->tell_rules != NULL) {
-        roster->list[policy]->tell_rules(roster->shared[policy], has_neighbour(http, server), on_rule, &collecting);
+        roster->list[policy]->tell_rules(roster->shared[policy], on_rule, &collecting);
     }
     return rules;
 }

@@ -11,8 +11,6 @@
 
 /* How long a snapshot serves those who ask. µs. */
 #define SNAPSHOT_US ((int64_t)500000)
-/* … unless another process has been taken over from within this time. */
-#define AFTERMATH_US ((int64_t)2000000)
 /* Clients that a worker looks at in one loop iteration, and in all for one snapshot. */
 #define CLIENTS_PER_TURN 2048
 #define CLIENTS_PER_WORKER ((size_t)20000)
@@ -478,14 +476,9 @@ static void on_main(struct message *message)
     }
 }
 
-/* The process before this one may still answer who has asked it, and that may be newer than what somebody else was told
- * here a moment ago. */
 static bool is_new_enough(const struct http *http)
 {
-    int64_t now_us = clock_now_us();
-    bool is_alone = http->unheld_us == 0 || now_us - http->unheld_us >= AFTERMATH_US;
-
-    return is_alone && http->snapshot != NULL && now_us - http->snapshot->at_us < SNAPSHOT_US;
+    return http->snapshot != NULL && clock_now_us() - http->snapshot->at_us < SNAPSHOT_US;
 }
 
 void http_snapshot_want(struct http *http, struct evhttp_request *request, enum http_form form)
@@ -503,16 +496,7 @@ void http_snapshot_want(struct http *http, struct evhttp_request *request, enum 
         return;
     }
     STAILQ_INSERT_TAIL(&http->waiting, waiting, next);
-    if (http->gathering == NULL && !http->is_held) {
-        start(http);
-    }
-}
-
-void http_hold(struct http *http, bool holds)
-{
-    http->is_held = holds;
-    http->unheld_us = clock_now_us();
-    if (!holds && http->gathering == NULL && !STAILQ_EMPTY(&http->waiting)) {
+    if (http->gathering == NULL) {
         start(http);
     }
 }

@@ -557,9 +557,8 @@ struct policy {
     const struct policy_counter *rule_counters;
     size_t rule_counter_count;
     /* Tells of each rule what the instances of all workers have counted, by what they share; on the main thread. One of
-     * a name that comes twice is to be added up. only_told: of counters no more than another process was told by the
-     * twin, if the policy tells of them. Needed with rule_counters. */
-    void (*tell_rules)(void *shared, bool only_told, policy_rule_told *told, void *context);
+     * a name that comes twice is to be added up. Needed with rule_counters. */
+    void (*tell_rules)(void *shared, policy_rule_told *told, void *context);
     /* Its verbs, which HELP lists behind Headgate's own. */
     const struct policy_verb *verbs;
     size_t verb_count;

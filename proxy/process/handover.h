@@ -5,7 +5,7 @@
  *   old process                              new process
  *   starts it ─ sockets ───────────────────► reads its configuration, opens what else there is, starts its workers
  *             ◄─────────────────── READY ─── nobody is served by it as yet
- *             ─ counters, policies, STATE ─►
+ *             ─ policies, STATE ──────────►
  *             ◄───────────────── SERVING ─── has the sockets for its own, and accepts
  *   leaves its sockets ─ MAIN ─────────────► tells the service manager
  *             ─ what is new ──────────────►
@@ -39,8 +39,6 @@ struct handover_host {
     void (*taken_back)(void *context);
     /* The process before this one has said to the service manager that this one is the service. */
     void (*is_service)(void *context);
-    /* What processes before this one have counted is not known as yet, and nothing of it is to be told; or it is. */
-    void (*hold_figures)(void *context, bool holds);
     /* The new process wants this one to … */
     void (*drain)(void *context);
     void (*reload)(void *context);
@@ -73,7 +71,6 @@ struct handover {
     bool awaits_service; /* is_service() is yet to be called */
     bool is_guard;       /* has the sockets of the one behind, and serves should that one crash */
     bool has_guard;      /* the one before is so to this one */
-    bool guard_counts;   /* … and goes by what this one counts: HANDOVER_COUNTS */
     enum handover_phase phase;
     pid_t child;
     struct event patience;

@@ -63,8 +63,6 @@ static const char *take_offer(struct handover *handover, struct port_source *sou
             is_known = slice_is(message.body, HANDOVER_VERSION);
         } else if (slice_is(message.word, HANDOVER_GUARDED)) {
             handover->has_guard = true;
-        } else if (slice_is(message.word, HANDOVER_COUNTS)) {
-            handover->guard_counts = true;
         } else if (slice_is(message.word, "PORTS")) {
             return is_known ? NULL : "the process to take over from speaks another version of the hand-over";
         }
@@ -171,9 +169,6 @@ bool handover_take(struct handover *handover, const struct port_source *source)
         log_error("upgrade", "out of memory");
         return false;
     }
-    if (handover->guard_counts) {
-        (void)handover_line_send(&handover->predecessor, HANDOVER_COUNTS, (struct slice){"", 0}, -1);
-    }
     (void)handover_line_send(&handover->predecessor, "READY", slice_of(taken), -1);
     free(taken);
     if (!hear_all(handover)) {
@@ -216,7 +211,6 @@ static void on_ended(void *context)
 
     log_info("upgrade", "the process before this one has ended");
     handover->has_guard = false;
-    handover_share_outlive(&handover->share);
     handover_line_close(&handover->predecessor);
     become_service(handover);
 }
@@ -225,24 +219,6 @@ static void count_upgrade(const struct handover *handover)
 {
     for (size_t i = 0; i < handover->servers->count; i++) {
         stats_add(&handover->servers->list[i].stats, STATS_UPGRADES, 1);
-    }
-}
-
-static void on_caught_up(void *context)
-{
-    const struct handover *handover = context;
-
-    handover->host.hold_figures(handover->host.context, false);
-}
-
-/* Both know of each other what they count. */
-static void share_counts(struct handover *handover)
-{
-    if (handover->has_guard && handover->guard_counts) {
-        handover->share.predecessor_counts = true;
-        handover_share_count(&handover->share);
-        handover->host.hold_figures(handover->host.context, true);
-        handover_share_catch_up(&handover->share, on_caught_up, handover);
     }
 }
 
@@ -263,6 +239,5 @@ void handover_serves(struct handover *handover)
         on_ended(handover);
         return;
     }
-    share_counts(handover);
     handover_share_begin(&handover->share);
 }

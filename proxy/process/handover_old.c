@@ -109,7 +109,6 @@ void handover_release(struct handover *handover)
     handover->is_guard = false;
     if (handover->has_guard) {
         handover->has_guard = false;
-        handover_share_outlive(&handover->share);
         (void)handover_line_send(&handover->predecessor, HANDOVER_RELEASE, (struct slice){"", 0}, -1);
     }
 }
@@ -133,9 +132,7 @@ static void take_ready(struct handover *handover, struct slice taken)
     handover->taken = strndup(taken.data, taken.length);
     if (handover->taken == NULL || !handover_share_tell_all(&handover->share, on_told_all, handover)) {
         handover_abandon(handover, "out of memory");
-        return;
     }
-    handover_share_begin_counting(&handover->share);
 }
 
 /* The sockets that the new process listens on are left to it; those that it does not have are closed in the usual way.
@@ -196,9 +193,7 @@ static void on_said(void *context, const struct handover_message *message)
     if (message->fd >= 0) {
         close(message->fd);
     }
-    if (slice_is(message->word, HANDOVER_COUNTS)) {
-        handover->share.successor_counts = true;
-    } else if (slice_is(message->word, "READY")) {
+    if (slice_is(message->word, "READY")) {
         take_ready(handover, message->body);
     } else if (slice_is(message->word, "SERVING")) {
         take_serving(handover, message->body);
@@ -374,7 +369,6 @@ static void offer(struct handover *handover)
     if (handover->has_guard) {
         (void)handover_line_send(&handover->successor, HANDOVER_GUARDED, (struct slice){"", 0}, -1);
     }
-    (void)handover_line_send(&handover->successor, HANDOVER_COUNTS, (struct slice){"", 0}, -1);
     LIST_FOREACH(port, handover->ports, of_source)
     {
         offer_port(handover, port);

@@ -5,7 +5,7 @@
  *   handover_old.c    the process that starts another one
  *   handover_new.c    the one that was started
  *   handover_start.c  starting it
- *   handover_line.c, handover_share.c, handover_counts.c  see their headers
+ *   handover_line.c, handover_share.c  see their headers
  */
 #ifndef HEADGATE_HANDOVER_PRIVATE_H
 #define HEADGATE_HANDOVER_PRIVATE_H
@@ -23,9 +23,6 @@
 /* The process that is to take over is told by it that another one serves should this one crash before that. */
 #define HANDOVER_GUARDED "GUARDED"
 #define HANDOVER_RELEASE "RELEASE"
-/* The old process says by it, ahead of PORTS, and then the new one, ahead of READY, that it goes by what
- * handover_share.h says of COUNTS. */
-#define HANDOVER_COUNTS "COUNTS"
 
 /* Starts the program with that end of a line. The number of the process; -1 with errno set. */
 pid_t handover_start_program(const struct handover *handover, int fd);

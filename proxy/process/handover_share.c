@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/percent.h"
 #include "base/text.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +15,12 @@
 /* … unless that takes long: then a round is followed by so many times its own time without one, up to this. */
 #define REST_TIMES 10
 #define REST_MOST_US 1000000
-/* In so many rounds it is told what was counted. */
-#define COUNT_ROUNDS 10
+/* In so many rounds it is told how many clients there are. */
+#define CLIENTS_ROUNDS 10
 /* With a full line, a policy is asked again so much later. */
 #define REST_US 5000
 /* How often it is looked whether a worker has answered, by who has nothing else to do. */
 #define WAIT_MS 10
-/* How long is waited for TOLD, at most. */
-#define CATCHING_UP_US 3000000
 /* How long is waited for policies to hear what another process has said, at most. */
 #define HEARING_US 5000000
 
@@ -88,35 +86,6 @@ static void send_errand(struct handover_errand *errand, const struct policy_verb
 
 static void go_on(struct handover_errand *errand);
 static bool begin_all(struct handover_share *share, void (*told_all)(void *context));
-static bool begin_round(struct handover_share *share, bool is_all);
-
-static void look_whether_caught_up(struct handover_share *share)
-{
-    bool is_alone = !handover_line_is_open(share->predecessor);
-    bool is_over = (share->has_caught_up && share->has_told) || is_alone || clock_now_us() >= share->patience_until_us;
-
-    if (share->is_catching_up && is_over) {
-        share->is_catching_up = false;
-        share->caught_up(share->caught_up_context);
-    }
-}
-
-/* A round is over: one that the successor has been waiting for, perhaps. */
-static void note_round(struct handover_share *share)
-{
-    share->has_told = true;
-    look_whether_caught_up(share);
-    if (share->rounds_to_told == 0) {
-        return;
-    }
-    share->rounds_to_told--;
-    if (share->rounds_to_told > 0) {
-        (void)begin_round(share, false);
-        return;
-    }
-    handover_share_count(share);
-    (void)handover_line_send(share->successor, "TOLD", (struct slice){"", 0}, -1);
-}
 
 static void end_round(struct handover_errand *errand)
 {
@@ -137,8 +106,6 @@ static void end_round(struct handover_errand *errand)
     }
     if (awaited != NULL && share->is_open) {
         (void)begin_all(share, awaited);
-    } else if (share->is_open) {
-        note_round(share);
     }
 }
 
@@ -303,37 +270,26 @@ static bool begin_all(struct handover_share *share, void (*told_all)(void *conte
     return true;
 }
 
-bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void *context), void *context)
-{
-    share->context = context;
-    if (share->is_asking) {
-        share->awaited = told_all;
-        return true;
-    }
-    return begin_all(share, told_all);
-}
-
-/* ---- counters ---- */
-
 static void tell_clients(const struct handover_share *share)
 {
     char number[24];
     size_t clients = servers_clients(share->servers) + share->before;
 
     (void)snprintf(number, sizeof number, "%zu", clients);
-    (void)handover_line_send(share->successor, "CLIENTS", slice_of(number), -1);
+    if (!handover_line_is_full(share->successor)) {
+        (void)handover_line_send(share->successor, "CLIENTS", slice_of(number), -1);
+    }
 }
 
-void handover_share_count(struct handover_share *share)
+bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void *context), void *context)
 {
-    if (share->counts_to_successor) {
-        handover_counts_tell(&share->counts, share->successor, share->counts.told);
-        tell_clients(share);
+    tell_clients(share);
+    share->context = context;
+    if (share->is_asking) {
+        share->awaited = told_all;
+        return true;
     }
-    if (share->predecessor_counts) {
-        handover_counts_tell(&share->counts, share->predecessor, share->counts.told_back);
-    }
-    handover_counts_bound(&share->counts, share->counts_to_successor, share->predecessor_counts);
+    return begin_all(share, told_all);
 }
 
 bool handover_share_is_busy(const struct handover_share *share)
@@ -365,7 +321,7 @@ void handover_share_say_all(struct handover_share *share, int patience_ms)
     if (!share->is_asking && begin_round(share, false)) {
         await_round(share, until_us);
     }
-    handover_share_count(share);
+    tell_clients(share);
     handover_line_flush(share->successor, patience_ms);
 }
 
@@ -373,25 +329,23 @@ void handover_share_lose_successor(struct handover_share *share)
 {
     share->has_successor = false;
     share->is_told = false;
-    share->counts_to_successor = false;
-    share->rounds_to_told = 0;
-    handover_counts_bound(&share->counts, share->counts_to_successor, share->predecessor_counts);
 }
 
 void handover_share_forget(struct handover_share *share)
 {
     share->told_all = NULL;
     share->awaited = NULL;
-    share->successor_counts = false;
     handover_share_lose_successor(share);
-    handover_counts_forget(&share->counts);
 }
 
 /* ---- hearing ---- */
 
 static void hear_clients(struct handover_share *share, struct slice text)
 {
-    if (handover_read_number(text, &share->before)) {
+    int64_t number;
+
+    if (percent_take_number(&text, &number)) {
+        share->before = (uint64_t)number;
         for (size_t i = 0; i < share->servers->count; i++) {
             stats_set(&share->servers->list[i].stats, STATS_PREDECESSOR_CLIENTS, share->before);
         }
@@ -439,13 +393,13 @@ static void tell_policy(struct handover_share *share, size_t server, size_t poli
 
 static bool hear_policy(struct handover_share *share, struct slice text)
 {
-    const struct server *server = handover_take_server(share->servers, &text);
-    struct slice name;
+    struct slice server_name, name;
 
-    if (server == NULL || !handover_take_line(&text, &name)) {
+    if (!percent_take_line(&text, &server_name) || !percent_take_line(&text, &name)) {
         return false;
     }
-    for (size_t i = 0; i < roster_size(share); i++) {
+    const struct server *server = servers_find(share->servers, server_name);
+    for (size_t i = 0; server != NULL && i < roster_size(share); i++) {
         if (twin_of(share, i) != NULL && slice_is(name, server->worker_pool.policies.list[i]->name)) {
             tell_policy(share, (size_t)(server - share->servers->list), i, text);
             return !twin_of(share, i)->is_for_successor;
@@ -463,15 +417,9 @@ bool handover_share_hear(struct handover_share *share, const struct handover_mes
             (void)handover_line_send(is_predecessor ? share->successor : share->predecessor, "POLICY", message->body,
                                      -1);
         }
-    } else if (slice_is(message->word, "COUNTED")) {
-        handover_counts_hear(&share->counts, message->body,
-                             is_predecessor ? share->counts.told_back : share->counts.told);
-    } else if (is_predecessor && slice_is(message->word, "TOLD")) {
-        share->has_caught_up = true;
-        look_whether_caught_up(share);
     } else if (is_predecessor && slice_is(message->word, "CLIENTS")) {
         hear_clients(share, message->body);
-    } else if (!share->has_warned) {
+    } else if (!slice_is(message->word, "COUNTED") && !share->has_warned) {
         share->has_warned = true;
         log_warning("upgrade", "the other process is of another version, and says what is not understood here: that "
                                "much of what it knows is lost");
@@ -511,15 +459,14 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
         hear_clients(share, slice_of("0"));
         return;
     }
-    look_whether_caught_up(share);
     if (!handover_line_is_open(share->predecessor)) {
         hear_clients(share, slice_of("0"));
     }
     if (!share->is_asking && clock_now_us() >= share->rested_us) {
         (void)begin_round(share, false);
     }
-    if (++share->rounds % COUNT_ROUNDS == 0) {
-        handover_share_count(share);
+    if (++share->rounds % CLIENTS_ROUNDS == 0) {
+        tell_clients(share);
     }
 }
 
@@ -536,35 +483,11 @@ void handover_share_begin(struct handover_share *share)
     }
 }
 
-void handover_share_begin_counting(struct handover_share *share)
-{
-    share->counts_to_successor = true;
-    handover_share_count(share);
-}
-
 void handover_share_begin_successor(struct handover_share *share)
 {
     share->has_successor = true;
-    handover_share_count(share);
-    /* What is being asked may have been said before. */
-    share->rounds_to_told = share->successor_counts ? 1 + share->is_asking : 0;
+    tell_clients(share);
     handover_share_begin(share);
-}
-
-void handover_share_catch_up(struct handover_share *share, void (*caught_up)(void *context), void *context)
-{
-    share->caught_up = caught_up;
-    share->caught_up_context = context;
-    share->is_catching_up = true;
-    share->patience_until_us = clock_now_us() + CATCHING_UP_US;
-}
-
-void handover_share_outlive(struct handover_share *share)
-{
-    if (share->is_open && share->predecessor_counts) {
-        share->predecessor_counts = false;
-        handover_counts_bound(&share->counts, share->counts_to_successor, false);
-    }
 }
 
 bool handover_share_open(struct handover_share *share, struct reactor *reactor, struct servers *servers,
@@ -572,11 +495,10 @@ bool handover_share_open(struct handover_share *share, struct reactor *reactor, 
 {
     *share = (struct handover_share){
         .reactor = reactor, .servers = servers, .predecessor = predecessor, .successor = successor};
-    bool has_memory = handover_counts_open(&share->counts, servers);
     event_assign(&share->rest, reactor->base, -1, 0, go_on_later, share);
     event_assign(&share->timer, reactor->base, -1, EV_PERSIST, on_timer, share);
     share->is_open = true;
-    if (!has_memory || !mailbox_open(&share->mailbox, reactor)) {
+    if (!mailbox_open(&share->mailbox, reactor)) {
         share->mailbox.fd = -1;
         handover_share_close(share);
         return false;
@@ -600,5 +522,4 @@ void handover_share_close(struct handover_share *share)
         mailbox_run(&share->mailbox);
         mailbox_close(&share->mailbox);
     }
-    handover_counts_close(&share->counts);
 }

@@ -1,22 +1,16 @@
 /*
- * What two processes tell each other while one takes over from the other: what each has counted, and what policies have
- * to say to their like. Policies are asked on the first worker of each server, one after the other, by messages. Main
- * thread only.
+ * What two processes tell each other while one takes over from the other: what policies have to say to their like, but
+ * not what was counted, which begins anew as after any restart. Policies are asked on the first worker of each server,
+ * one after the other, by messages. Main thread only.
  *
- *   COUNTED server, lines "name amount"     the old one: what was counted since it told last; and the new one, as long
- *                                           as the old one may have to serve again
  *   POLICY server, policy, lines            both
  *   CLIENTS number                          the old one: how many it has yet, with those of processes before it
- *   TOLD                                    the old one, once: all that it knew when the new one came to serve
- *
- * Metrics never run back, whichever of the two is asked. So a process beside another one shows no counter higher than
- * the other one was told, and the new one answers nobody before TOLD. Older versions say no TOLD, and do not hear
- * COUNTED of the new one: who does says COUNTS ahead of that.
+ *   COUNTED …                               older versions, of their counters: it is passed over
  */
 #ifndef HEADGATE_HANDOVER_SHARE_H
 #define HEADGATE_HANDOVER_SHARE_H
 
-#include "process/handover_counts.h"
+#include "process/handover_line.h"
 #include "worker/servers.h"
 
 struct handover_errand;
@@ -30,8 +24,6 @@ struct handover_share {
     struct handover_line *successor;   /* the same; to be told of only if … */
     bool has_successor;                /* … this is set: it serves */
     bool is_told;                      /* … or this: it was told all, and does not serve yet */
-    bool counts_to_successor;          /* it is told of counters */
-    bool successor_counts;             /* it tells what it counts, and waits for TOLD */
     bool is_asking;                    /* a policy */
     size_t hearing;                    /* texts that policies have not heard to the end */
     int64_t begun_us;                  /* when the round began, … */
@@ -43,17 +35,8 @@ struct handover_share {
     struct event rest;               /* of … */
     struct handover_errand *resting; /* this; NULL: none */
     uint32_t rounds;
-    struct handover_counts counts;
-    bool predecessor_counts;          /* it is told of counters */
-    uint32_t rounds_to_told;          /* so many until the successor is told that it was told all; 0: it was */
-    bool is_catching_up;              /* this one waits for TOLD, … */
-    bool has_caught_up;               /* … has heard it … */
-    bool has_told;                    /* … and told a round of its own */
-    void (*caught_up)(void *context); /* then this is called … */
-    void *caught_up_context;          /* … with that */
-    int64_t patience_until_us;        /* … or at that time */
-    uint64_t before;                  /* clients of the predecessor */
-    bool has_warned;                  /* that it says what is not understood */
+    uint64_t before; /* clients of the predecessor */
+    bool has_warned; /* that it says what is not understood */
 };
 
 /* False when memory is short. The lines, and the servers, which must have been started, outlive it. */
@@ -67,14 +50,8 @@ void handover_share_close(struct handover_share *share);
 bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void *context), void *context);
 /* Tells the other process what is new from now on, again and again, as long as there is one. */
 void handover_share_begin(struct handover_share *share);
-
-/* The successor serves: it is told what is new, as by handover_share_begin(), and then that this was all. */
+/* The same for the successor, which serves now. */
 void handover_share_begin_successor(struct handover_share *share);
-/* Beside a predecessor that says TOLD: has caught_up called when all is known that it knew, or some seconds are over.
- */
-void handover_share_catch_up(struct handover_share *share, void (*caught_up)(void *context), void *context);
-/* The predecessor will not serve again. */
-void handover_share_outlive(struct handover_share *share);
 
 /* Whether something is about to be told, or waits to be sent. */
 bool handover_share_is_busy(const struct handover_share *share);
@@ -83,13 +60,7 @@ void handover_share_lose_successor(struct handover_share *share);
 /* The successor is gone: the next one is to be told everything. */
 void handover_share_forget(struct handover_share *share);
 
-/* Tells the successor what was counted so far. */
-void handover_share_begin_counting(struct handover_share *share);
-/* Tells it what was counted since the last time, and how many clients there are; and the predecessor, if that one is to
- * know. Harmless if there is neither. */
-void handover_share_count(struct handover_share *share);
-
-/* The same and what policies have to say, for the last time: waits until all is sent, twice so many ms at most. */
+/* Tells the successor what is new for the last time: waits until all is sent, twice so many ms at most. */
 void handover_share_say_all(struct handover_share *share, int patience_ms);
 
 /* Takes what another process says. False: it is none of what is said here. is_predecessor: that one says it. */

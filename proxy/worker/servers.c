@@ -27,22 +27,8 @@ bool servers_new(struct servers *servers, const struct conf *process)
 
 void servers_free(struct servers *servers)
 {
-    for (size_t i = 0; i < servers->count; i++) {
-        free(servers->list[i].earlier_of_policies);
-    }
     free(servers->list);
     *servers = (struct servers){0};
-}
-
-/* Of a counter, in earlier_of_policies. */
-static size_t place_of(const struct chain_roster *policies, size_t policy, size_t counter)
-{
-    size_t place = counter;
-
-    for (size_t i = 0; i < policy; i++) {
-        place += policies->list[i]->counter_count;
-    }
-    return place;
 }
 
 /* ---- start and end ---- */
@@ -64,12 +50,6 @@ static bool start_one(struct server *server, struct servers *servers, struct rea
     }
     if (!worker_pool_start(&server->worker_pool, &parts, server->conf)) {
         log_error("main", "cannot start the workers: %s", strerror(errno));
-        return false;
-    }
-    const struct chain_roster *roster = &server->worker_pool.policies;
-    server->earlier_of_policies = calloc(place_of(roster, roster->count, 0) + 1, sizeof server->earlier_of_policies[0]);
-    if (server->earlier_of_policies == NULL) {
-        log_error("main", "out of memory");
         return false;
     }
     return true;
@@ -342,7 +322,7 @@ static uint64_t least_stat(const struct servers *servers, size_t first, size_t e
     uint64_t least = UINT64_MAX;
 
     for (size_t i = first; i < end; i++) {
-        uint64_t one = worker_pool_stat(&servers->list[i].worker_pool, id) + servers->list[i].earlier[id];
+        uint64_t one = worker_pool_stat(&servers->list[i].worker_pool, id);
         least = has_value(&servers->list[i], id) && one < least ? one : least;
     }
     return least == UINT64_MAX ? 0 : least;
@@ -356,7 +336,7 @@ uint64_t servers_stat(const struct servers *servers, size_t first, size_t end, e
         return least_stat(servers, first, end, id);
     }
     for (size_t i = first; i < end; i++) {
-        sum += worker_pool_stat(&servers->list[i].worker_pool, id) + servers->list[i].earlier[id];
+        sum += worker_pool_stat(&servers->list[i].worker_pool, id);
     }
     return sum;
 }
@@ -366,76 +346,9 @@ uint64_t servers_policy_counter(const struct servers *servers, size_t first, siz
     uint64_t sum = 0;
 
     for (size_t i = first; i < end; i++) {
-        const struct server *server = &servers->list[i];
-        sum += worker_pool_policy_counter(&server->worker_pool, policy, counter) +
-               server->earlier_of_policies[place_of(&server->worker_pool.policies, policy, counter)];
+        sum += worker_pool_policy_counter(&servers->list[i].worker_pool, policy, counter);
     }
     return sum;
-}
-
-static uint64_t bound_of(const struct server *server, size_t place, uint64_t value)
-{
-    for (size_t i = 0; i < SERVER_NEIGHBOURS; i++) {
-        if (server->known[i] != NULL && server->known[i][place] < value) {
-            value = server->known[i][place];
-        }
-    }
-    return value;
-}
-
-uint64_t servers_stat_shown(const struct servers *servers, size_t server, enum stats_id id)
-{
-    uint64_t value = servers_stat(servers, server, server + 1, id);
-
-    return stats_describe(id)->kind == STATS_COUNTER ? bound_of(&servers->list[server], id, value) : value;
-}
-
-uint64_t servers_policy_counter_shown(const struct servers *servers, size_t server, size_t policy, size_t counter)
-{
-    const struct chain_roster *policies = &servers->list[server].worker_pool.policies;
-    uint64_t value = servers_policy_counter(servers, server, server + 1, policy, counter);
-    size_t place = STATS_COUNT + place_of(policies, policy, counter);
-
-    return policies->list[policy]->counters[counter].kind == STATS_COUNTER
-               ? bound_of(&servers->list[server], place, value)
-               : value;
-}
-
-size_t servers_counter_count(const struct servers *servers)
-{
-    const struct chain_roster *policies = &servers->list[0].worker_pool.policies;
-
-    return STATS_COUNT + place_of(policies, policies->count, 0);
-}
-
-static bool add_earlier_of_policy(struct server *server, struct slice counter, uint64_t amount, size_t *place)
-{
-    const struct chain_roster *policies = &server->worker_pool.policies;
-
-    for (size_t i = 0; i < policies->count; i++) {
-        for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
-            const struct policy_counter *known = &policies->list[i]->counters[n];
-            if (known->kind == STATS_COUNTER && slice_is(counter, known->name)) {
-                *place = STATS_COUNT + place_of(policies, i, n);
-                server->earlier_of_policies[*place - STATS_COUNT] += amount;
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-bool servers_add_earlier(struct server *server, struct slice counter, uint64_t amount, size_t *place)
-{
-    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
-        const struct stats_description *known = stats_describe(id);
-        if (known->kind == STATS_COUNTER && slice_is(counter, known->name)) {
-            server->earlier[id] += amount;
-            *place = id;
-            return true;
-        }
-    }
-    return add_earlier_of_policy(server, counter, amount, place);
 }
 
 /* ---- names ---- */

@@ -10,8 +10,6 @@
 #include "worker/listener.h"
 #include "worker/worker_pool.h"
 
-#define SERVER_NEIGHBOURS 2
-
 struct server {
     char name[CONF_RULE_NAME_MAX + 1]; /* as operators call it */
     const struct conf *conf;           /* in force */
@@ -19,13 +17,6 @@ struct server {
     struct worker_pool worker_pool;
     struct listener *listener; /* NULL: not open yet */
     struct expiry expiry;      /* of its certificates */
-    /* What processes before this one have counted, that it took over from: of Headgate, and, in the order of the
-     * policies' tables, of theirs. */
-    uint64_t earlier[STATS_COUNT];
-    uint64_t *earlier_of_policies;
-    /* What other processes know of these counters, first Headgate's own, then those of policies: the one that is to
-     * take over, or has, and the one that serves again should this one crash. NULL: there is no such one. */
-    const uint64_t *known[SERVER_NEIGHBOURS];
 };
 
 struct servers {
@@ -86,15 +77,6 @@ bool servers_share_stat(enum stats_id id);
  * for each, of what runs out, and of what they share. */
 uint64_t servers_stat(const struct servers *servers, size_t first, size_t end, enum stats_id id);
 uint64_t servers_policy_counter(const struct servers *servers, size_t first, size_t end, size_t policy, size_t counter);
-/* The same of one server, as whoever compares it with what the next process says is to see it: of a counter no more
- * than the others know. */
-uint64_t servers_stat_shown(const struct servers *servers, size_t server, enum stats_id id);
-uint64_t servers_policy_counter_shown(const struct servers *servers, size_t server, size_t policy, size_t counter);
-/* How many counters and gauges there are, of Headgate and, behind these, of its policies. */
-size_t servers_counter_count(const struct servers *servers);
-/* Adds to a counter of that name what an earlier process has counted, and says at which place it is. False: there is
- * none. */
-bool servers_add_earlier(struct server *server, struct slice counter, uint64_t amount, size_t *place);
 
 /* The one of that name; NULL: there is none. */
 const struct server *servers_find(const struct servers *servers, struct slice name);

@@ -1,5 +1,6 @@
 """Headgates that are replaced by new processes: which of them serves, and how all of them end."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -81,6 +82,17 @@ class Line:
         for pid in self.pids:
             self.await_end(pid)
         self.headgate.check_log()
+
+
+class Former:
+    """The process that serves now, to be asked as a Headgate is, also when another one has taken over from it."""
+
+    def __init__(self, headgate):
+        self.connection = headgate.admin()
+
+    @contextlib.contextmanager
+    def admin(self):
+        yield self.connection
 
 
 def kill_line(line):
