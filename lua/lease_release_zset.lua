@@ -1,6 +1,7 @@
--- Releases a permit of a semaphore that is a sorted set, for an owner that is gone.
+-- Releases a permit of a semaphore that is a sorted set, for an owner that is gone, unless that has come back and given it
+-- another score.
 -- KEYS: the sorted set
--- ARGV: member, and other members, which go with it if they have its score
+-- ARGV: member, its score (none or empty: any), and other members, which go with it if they have its score
 -- Reply: 1 if the permit was there, else 0, also if the key is of another type
 -- Complexity: O(others * log(members))
 
@@ -8,10 +9,10 @@
 local score = redis.pcall('ZSCORE', KEYS[1], ARGV[1])
 if type(score) == 'table' then
     return string.sub(score.err, 1, 9) == 'WRONGTYPE' and 0 or score
-elseif not score then
+elseif not score or ((ARGV[2] or '') ~= '' and tonumber(score) ~= tonumber(ARGV[2])) then
     return 0
 end
-for i = 2, #ARGV do
+for i = 3, #ARGV do
     if redis.call('ZSCORE', KEYS[1], ARGV[i]) == score then
         redis.call('ZREM', KEYS[1], ARGV[i])
     end

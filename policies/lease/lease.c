@@ -92,7 +92,7 @@ static struct lease_rule *make_rules(struct lease_registry *registry, const stru
 static const struct lease_rule *rule_for(const struct lease_worker *worker, const struct lease *lease)
 {
     const struct lease_key *key = lease->members[0].key;
-    const struct lease_rule *rule = lease_request_rule(worker, (struct slice){key->name, key->length});
+    const struct lease_rule *rule = lease_rule_of(worker, (struct slice){key->name, key->length});
 
     return rule != NULL && lease_rule_watches(rule, lease->kind) ? rule : NULL;
 }
@@ -140,6 +140,7 @@ static bool is_of_transactions(const struct command *command)
     case COMMAND_WATCH:
     case COMMAND_UNWATCH:
     case COMMAND_RESET:
+    case COMMAND_SELECT:
         return true;
     default:
         return false;
@@ -177,17 +178,20 @@ static void lease_client(void *instance, const struct policy_client *client, voi
 
 static void lease_client_close(void *instance, const struct policy_client *client, void *attachment)
 {
-    (void)client;
     if (attachment != NULL) {
-        lease_client_leave(instance, attachment);
+        lease_client_leave(instance, attachment, client);
     }
 }
 
 static void lease_tick(void *instance, int64_t now_us)
 {
+    struct lease_worker *worker = instance;
+
     (void)now_us;
-    lease_client_tick(instance);
-    lease_watch(instance);
+    worker->ticks++;
+    worker->fresh_calls = 0;
+    lease_client_tick(worker);
+    lease_watch(worker);
 }
 
 /* Clients that are closed now come back elsewhere: their locks are renewed once more, when the last one has gone. Once

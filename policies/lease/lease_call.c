@@ -22,6 +22,8 @@ enum code {
 #define SLACK_LEAST_US INT64_C(50000)
 #define FAILURE_PATIENCE_LEAST_US INT64_C(100000)
 #define FAILURE_PATIENCE_MOST_US INT64_C(1000000)
+/* How long what is under way may explain that a lock is gone. */
+#define MISSED_PATIENCE_US INT64_C(1000000)
 /* An expectation that nothing contradicts. */
 #define ANY_SLACK_MS (INT64_C(1) << 53)
 
@@ -30,6 +32,8 @@ struct lease_call {
     lease_call_done *done;
     struct lease *lease;
     enum lease_script_operation operation;
+    uint64_t tick;
+    uint64_t sequence; /* of the request that took the lease */
     uint64_t proved;
     uint64_t asked; /* the last number of a request by then */
     int64_t sent_us;
@@ -179,7 +183,8 @@ static void add_renewal(struct lease_call *call, const struct lease *lease)
         add_number(call, lease_ms);
     } else {
         /* The last renewal before the process ends is for those, too, that somebody else has extended. */
-        int64_t above_us = call->worker->last_round ? LEASE_MS_MAX * 1000 : lease->vague_us;
+        bool is_any = call->worker->last_round || lease->state == LEASE_DOUBTFUL;
+        int64_t above_us = is_any ? LEASE_MS_MAX * 1000 : lease->vague_us;
         add_number(call, lease_ms);
         add_number(call, to_ms(lease->expires_us + above_us / 2 - call->sent_us));
         add_number(call, to_ms(slack_us(lease) + above_us / 2));
@@ -200,6 +205,20 @@ static void add_check(struct lease_call *call, const struct lease *lease)
     }
 }
 
+/* What the lock is like if its owner has not come back to it. */
+static void add_farewell(struct lease_call *call, const struct lease *lease)
+{
+    int64_t most_ms = to_ms(lease->expires_us + lease->vague_us + SLACK_LEAST_US - call->sent_us);
+
+    if (!lease_kind_is_semaphore(lease->kind)) {
+        add_number(call, most_ms > 0 ? most_ms : 0);
+    } else if (lease->score.guessed) {
+        add_text(call, (struct slice){"", 0});
+    } else {
+        add_score(call, lease->score.value);
+    }
+}
+
 static size_t bytes_of(const struct lease *lease)
 {
     size_t bytes = NUMBERS_MAX + lease->token.length + (lease->companion != NULL ? strlen(lease->companion) : 0);
@@ -209,6 +228,15 @@ static size_t bytes_of(const struct lease *lease)
     }
     size_t hold = lease->members[0].key->length + lease->token.length + HOLD_SUFFIX_MAX + 3;
     return lease->kind == LEASE_READ_LOCK ? bytes + hold * lease->holds : bytes;
+}
+
+/* What has no time to live gets that of its rule, and does not live beyond the longest hold. */
+static int64_t ttl_ms(const struct lease_call *call, const struct lease *lease)
+{
+    int64_t left_us = lease_deadline_us(lease) - call->sent_us;
+    int64_t ttl_us = lease->terms.ttl_us < left_us ? lease->terms.ttl_us : left_us;
+
+    return to_ms(ttl_us) > 0 ? to_ms(ttl_us) : 1;
 }
 
 static void add_script_operation(struct lease_call *call, const struct lease *lease)
@@ -221,9 +249,10 @@ static void add_script_operation(struct lease_call *call, const struct lease *le
         add_check(call, lease);
         break;
     case LEASE_OPERATION_HEAL:
-        add_number(call, to_ms(lease->terms.ttl_us));
+        add_number(call, ttl_ms(call, lease));
         break;
     case LEASE_OPERATION_RELEASE:
+        add_farewell(call, lease);
         break;
     }
 }
@@ -239,6 +268,7 @@ struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease 
     call->worker = worker;
     call->lease = lease;
     call->operation = operation;
+    call->sequence = lease->sequence;
     call->proved = lease->proved;
     call->asked = lease_registry_last(worker->registry);
     call->sent_us = lease_now(worker);
@@ -255,6 +285,8 @@ struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease 
     lease->calling = true;
     lease->called_us = call->sent_us;
     worker->calls++;
+    worker->fresh_calls++;
+    call->tick = worker->ticks;
     return call;
 }
 
@@ -277,6 +309,21 @@ static void fail(struct lease_worker *worker, struct lease *lease)
     lease->retry_us = now + (patience > FAILURE_PATIENCE_MOST_US ? FAILURE_PATIENCE_MOST_US : patience);
 }
 
+/* Whether nobody can say what has ended it: a script that is not known, or a release that is not answered. */
+static bool is_unseen(const struct lease_worker *worker, const struct lease *lease)
+{
+    return lease_is_suspect(worker, lease) || lease_registry_is_releasing(worker->registry, lease);
+}
+
+/* Whether what is under way may be the owner's own release, of which the answer is about to come and tells more. */
+static bool may_be_told(struct lease_worker *worker, struct lease *lease)
+{
+    int64_t now = lease_now(worker);
+
+    lease->missed_us = lease->missed_us != 0 ? lease->missed_us : now;
+    return lease_registry_is_touched(worker->registry, lease) && now - lease->missed_us < MISSED_PATIENCE_US;
+}
+
 /* Somebody else has ended it. */
 static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
 {
@@ -288,15 +335,15 @@ static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
         [-CODE_OTHER_TYPE] = LEASE_REASON_OTHER_TYPE,
     };
 
-    if (lease_registry_is_touched(worker->registry, lease)) {
-        /* The owner is just doing something with it, and the answer to that tells more. */
-        lease->retry_us = lease_latest(lease_now(worker) + LEASE_WHEEL_STEP_US, lease_early_us(lease));
+    if (may_be_told(worker, lease)) {
+        lease->retry_us =
+            lease_latest(lease_now(worker) + LEASE_WHEEL_STEP_US, lease_early_us(worker->registry, lease));
         return;
     }
     bool is_away = code == CODE_GONE || code == CODE_TAKEN;
-    enum lease_reason reason = is_away && lease->after_release              ? LEASE_REASON_RELEASED
-                               : is_away && lease_is_suspect(worker, lease) ? LEASE_REASON_UNSEEN
-                                                                            : reasons[-code];
+    enum lease_reason reason = lease->after_release                  ? LEASE_REASON_RELEASED
+                               : is_away && is_unseen(worker, lease) ? LEASE_REASON_UNSEEN
+                                                                     : reasons[-code];
     lease_end(worker, lease, reason);
 }
 
@@ -399,26 +446,6 @@ static bool is_unhealed(const struct lease *lease, const struct policy_script_re
     return reply->integers[0] == CODE_PERSISTED && (lease->lease_us == 0 || (may_be && !is_of_same_run(lease, reply)));
 }
 
-static void end_renewal(const struct lease_call *call, const struct policy_script_reply *reply)
-{
-    struct lease *lease = call->lease;
-    int64_t code = reply->integers[0];
-    int64_t now = lease_now(call->worker);
-
-    if (code == CODE_DONE) {
-        renewed(call, reply);
-    } else if (code == CODE_DEFERRED) {
-        defer(call, reply);
-    } else if (code == CODE_SHORTENED && (is_only_late(call, reply, now) || !is_of_same_run(lease, reply))) {
-        hold(call, reply);
-        look_again(lease, now);
-    } else if (is_unhealed(lease, reply)) {
-        lease_move(lease, LEASE_UNHEALED);
-    } else {
-        lose(call->worker, lease, code);
-    }
-}
-
 /* It is there, and it will end if nobody renews it. */
 static void keep(struct lease_worker *worker, struct lease *lease)
 {
@@ -429,18 +456,65 @@ static void keep(struct lease_worker *worker, struct lease *lease)
     }
 }
 
+static void end_renewal(const struct lease_call *call, const struct policy_script_reply *reply)
+{
+    struct lease *lease = call->lease;
+    int64_t code = reply->integers[0];
+    int64_t now = lease_now(call->worker);
+
+    if (code == CODE_DONE || code == CODE_DEFERRED) {
+        if (code == CODE_DONE) {
+            renewed(call, reply);
+        } else {
+            defer(call, reply);
+        }
+        if (lease->state == LEASE_DOUBTFUL) {
+            keep(call->worker, lease);
+        }
+    } else if (code == CODE_SHORTENED && (is_only_late(call, reply, now) || !is_of_same_run(lease, reply))) {
+        hold(call, reply);
+        look_again(lease, now);
+    } else if (is_unhealed(lease, reply)) {
+        lease_move(lease, LEASE_UNHEALED);
+    } else {
+        lose(call->worker, lease, code);
+    }
+}
+
+/* What the owner has made shorter is not made longer again. False: it is too short to be kept. */
+static bool follow_owner(const struct lease_call *call, const struct policy_script_reply *reply)
+{
+    struct lease *lease = call->lease;
+    int64_t life_us = life_in_us(reply->integers[1]);
+
+    if (lease->after_release && lease->lease_us > 0 && !lease_kind_is_semaphore(lease->kind) &&
+        lease_is_shorter(lease, call->sent_us + life_us)) {
+        lease->lease_us = life_us;
+        return life_us >= LEASE_LEAST_US;
+    }
+    return true;
+}
+
 static void end_check(const struct lease_call *call, const struct policy_script_reply *reply)
 {
     struct lease *lease = call->lease;
     int64_t code = reply->integers[0];
 
     if (is_unhealed(lease, reply)) {
-        lease_count_taken(call->worker, lease);
-        lease_move(lease, LEASE_UNHEALED);
+        /* What has no end, and was not seen to be taken, may be anybody's who has chosen the same value. */
+        if (lease->confirmed) {
+            lease_move(lease, LEASE_UNHEALED);
+        } else {
+            lease_end(call->worker, lease, LEASE_REASON_NONE);
+        }
         return;
     }
     if (code != CODE_DONE && code != CODE_DEFERRED) {
         lose(call->worker, lease, code);
+        return;
+    }
+    if (!follow_owner(call, reply)) {
+        lease_end(call->worker, lease, LEASE_REASON_RELEASED);
         return;
     }
     take_end(call, reply);
@@ -453,6 +527,11 @@ static void end_check(const struct lease_call *call, const struct policy_script_
             lease_count_taken(call->worker, lease);
         }
         keep(call->worker, lease);
+        if (lease->state == LEASE_HELD &&
+            lease_renewal_due_us(call->worker->registry, lease) <= lease_now(call->worker)) {
+            /* Before something else brings it into doubt. */
+            look_again(lease, lease_now(call->worker));
+        }
     }
 }
 
@@ -465,6 +544,7 @@ static void end_healing(const struct lease_call *call, const struct policy_scrip
         lose(call->worker, lease, code);
         return;
     }
+    lease_count_taken(call->worker, lease);
     if (code == CODE_DONE) {
         lease_count(call->worker, LEASE_COUNTER_HEALED);
     }
@@ -493,6 +573,12 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
     struct lease *lease = call->lease;
 
     lease->retry_us = 0;
+    if (call->operation == LEASE_OPERATION_RELEASE && is_sound(call, reply) && reply->integers[0] > 0 &&
+        call->sequence == lease->sequence) {
+        /* Whatever its owner has been told since, it is gone. */
+        lease_end(call->worker, lease, LEASE_REASON_OWNER_GONE);
+        return;
+    }
     if (call->proved != lease->proved) {
         /* The owner has taken or extended it in the meantime, or may have released it. */
         return;
@@ -502,6 +588,7 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
         return;
     }
     if (shows_it_held(call, reply)) {
+        lease->missed_us = 0;
         lease->suspected = call->asked >= lease->suspected ? 0 : lease->suspected;
         lease->shown = call->asked;
     }
@@ -536,6 +623,7 @@ static void on_done(void *context, const struct policy_script_reply *reply)
 
     lease_registry_lock(worker->registry);
     worker->calls--;
+    worker->fresh_calls -= call->tick == worker->ticks;
     /* It is not freed while the call ends, should it end with it. */
     if (lease->state != LEASE_ENDED) {
         take_answer(call, reply);

@@ -30,53 +30,58 @@ void lease_expect(const struct effect *effect, struct lease *lease)
     lease->proved_over_us = 0;
 }
 
-bool lease_is_shorter(const struct lease *lease, int64_t expires_us)
-{
-    return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
-}
-
 /* ---- one lease ---- */
 
 /* The renewal compares what it finds with what is expected. */
 static void renew_soon(struct effect *effect, struct lease *lease)
 {
     if (lease->state == LEASE_HELD) {
-        lease->retry_us = lease_latest(effect->now_us, lease_early_us(lease));
+        lease->retry_us = lease_latest(effect->now_us, lease_early_us(effect->worker->registry, lease));
     }
     lease_schedule(effect->worker, lease);
 }
 
+/* As far as is known: of whom it is yet to be found who it is, it may be. */
+static bool is_by_owner(const struct effect *effect, const struct lease *lease)
+{
+    return effect->request->client->searching || lease_owner_is(lease, effect->request->client);
+}
+
 /* EXPIRE and its like set the time to live of all that the key holds. On the connection that took the lock they come
- * behind that; from another one they may have been executed before it. */
+ * behind that: the lease is what its owner says now, or given up if it is too short to be kept. If they were under way
+ * together, Redis is asked. What somebody else does is found by the renewal. */
 static void expire_one(struct effect *effect, struct lease *lease)
 {
     int64_t expires_us = effect->request->sent_us + effect->request->lease_us;
 
-    if (effect->request->client->id != lease->client) {
+    if (!is_by_owner(effect, lease)) {
         renew_soon(effect, lease);
         return;
     }
-    if (lease->abandoned) {
-        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+    if (lease_may_be_older(effect, lease)) {
+        lease_doubt(effect, lease, true);
         return;
     }
-    if (lease->state == LEASE_HELD && lease_is_shorter(lease, expires_us)) {
-        lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
+    bool is_shorter = lease->state == LEASE_HELD && lease_is_shorter(lease, expires_us);
+    if (lease->abandoned || (is_shorter && effect->request->lease_us < LEASE_LEAST_US)) {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
         return;
     }
     lease_expect(effect, lease);
     lease->proved = effect->request->sequence;
-    if (lease->state == LEASE_UNHEALED || lease->lease_us == 0) {
+    if (lease->state == LEASE_UNHEALED || lease->lease_us == 0 || is_shorter) {
         lease->lease_us = effect->request->lease_us;
-        /* Of one that is in doubt it says that the key is there, not whose it is. */
-        lease_move(lease, lease->state == LEASE_UNHEALED ? LEASE_HELD : lease->state);
+        /* Of one that is in doubt it says that the key is there, not whose it is; of several keys, the others have no
+         * end yet. */
+        lease_move(lease, lease->state == LEASE_UNHEALED && lease->key_count == 1 ? LEASE_HELD : lease->state);
     }
     lease_schedule(effect->worker, lease);
 }
 
 /* ---- for all that a request may end ---- */
 
-/* Who asked for a release does not want it kept, whether Redis has heard of it or not: then it has to end by itself. */
+/* Its owner, who asked for a release, does not want it kept, whether Redis has heard of it or not: then it has to end
+ * by itself. */
 static void give_up(struct effect *effect, struct lease *lease)
 {
     if (lease_may_be_endless(lease)) {
@@ -93,15 +98,19 @@ static void release_one(struct effect *effect, struct lease *lease)
     case LEASE_OUTCOME_YES:
         lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
         return;
-    case LEASE_OUTCOME_UNKNOWN:
-        give_up(effect, lease);
-        return;
     case LEASE_OUTCOME_NO:
     case LEASE_OUTCOME_HELD:
         lease_doubt(effect, lease, false);
         return;
     case LEASE_OUTCOME_UNCLEAR:
-        lease_doubt(effect, lease, true);
+    case LEASE_OUTCOME_UNKNOWN:
+        if (!lease_owner_is(lease, effect->request->client)) {
+            lease_suspect(effect->worker, lease);
+        } else if (effect->outcome == LEASE_OUTCOME_UNCLEAR) {
+            lease_doubt(effect, lease, true);
+        } else {
+            give_up(effect, lease);
+        }
         return;
     case LEASE_OUTCOME_REFUSED:
         lease_schedule(effect->worker, lease);
@@ -130,32 +139,32 @@ static void doubt_released(struct effect *effect, struct lease *lease)
     lease_doubt(effect, lease, true);
 }
 
+/* What its owner has done to it himself is no loss: it goes on with what there is now, or was given up. */
+static void write_one(struct effect *effect, struct lease *lease)
+{
+    bool came_about = effect->outcome == LEASE_OUTCOME_YES;
+
+    if (came_about && is_by_owner(effect, lease)) {
+        lease_doubt(effect, lease, true);
+    } else if (came_about) {
+        renew_soon(effect, lease);
+    } else if (effect->outcome == LEASE_OUTCOME_UNCLEAR || effect->outcome == LEASE_OUTCOME_UNKNOWN) {
+        lease_suspect(effect->worker, lease);
+    }
+}
+
 static void change_one(struct effect *effect, struct lease *lease)
 {
     if (effect->request->shape.action == LEASE_UNSEEN) {
         lease_suspect(effect->worker, lease);
+    } else if (effect->request->shape.action == LEASE_WRITE) {
+        write_one(effect, lease);
     } else if (effect->request->shape.action != LEASE_EXPIRE) {
         release_one(effect, lease);
     } else if (effect->outcome == LEASE_OUTCOME_YES && !lease_kind_is_semaphore(lease->kind)) {
         expire_one(effect, lease);
     } else if (effect->outcome == LEASE_OUTCOME_UNCLEAR || effect->outcome == LEASE_OUTCOME_UNKNOWN) {
         renew_soon(effect, lease);
-    }
-}
-
-/* What was being taken when it was released may be gone before it is known to be there. */
-static void overtake(const struct effect *effect, const struct lease_key *key, struct slice token)
-{
-    bool came_about = effect->outcome == LEASE_OUTCOME_YES && token.data != NULL;
-    struct lease_touch *touch;
-
-    LIST_FOREACH(touch, &key->touches, of_key)
-    {
-        bool concerns = token.data == NULL || slice_equal(touch->token, token);
-        if (touch->acquires && concerns && touch->sequence < effect->request->sequence) {
-            touch->overtaken = true;
-        }
-        touch->is_over = touch->is_over || (touch->acquires && concerns && came_about);
     }
 }
 
@@ -185,13 +194,13 @@ void lease_change(struct effect *effect)
     for (size_t i = 0; i < request->target_count; i++) {
         const struct lease_target *target = &request->targets[i];
         struct lease_key *key = lease_registry_find_key(effect->worker->registry, request->database, target->key);
-        if (key == NULL) {
-            continue;
+        if (effect->outcome != LEASE_OUTCOME_REFUSED && target->touch.releases) {
+            /* What is being taken may be gone before it is known to be there. */
+            lease_registry_note_release(effect->worker->registry, &target->touch, effect->outcome == LEASE_OUTCOME_YES);
         }
-        if (effect->outcome != LEASE_OUTCOME_REFUSED && lease_action_releases(request->shape.action)) {
-            overtake(effect, key, target->touch.token);
+        if (key != NULL) {
+            change_all(effect, key, target->touch.token);
         }
-        change_all(effect, key, target->touch.token);
     }
 }
 
@@ -199,11 +208,16 @@ void lease_change_all_flushed(struct effect *effect)
 {
     struct lease *lease = lease_registry_first(effect->worker->registry);
 
+    if (effect->outcome == LEASE_OUTCOME_REFUSED || effect->outcome == LEASE_OUTCOME_NO) {
+        return;
+    }
+    if (effect->outcome != LEASE_OUTCOME_YES) {
+        lease_registry_unsee(effect->worker->registry);
+        return;
+    }
     for (; lease != NULL; lease = LIST_NEXT(lease, of_all)) {
-        if (effect->outcome != LEASE_OUTCOME_REFUSED && effect->outcome != LEASE_OUTCOME_NO) {
-            lease_doubt(effect, lease, false);
-        } else {
-            lease_schedule(effect->worker, lease);
+        if (!effect->request->shape.one_database || lease->members[0].key->database == effect->request->database) {
+            lease_doubt(effect, lease, true);
         }
     }
 }

@@ -1,4 +1,5 @@
 /* Connections that come and go, as far as leases are concerned. */
+#include "base/fnv.h"
 #include "lease/lease_private.h"
 
 #include <arpa/inet.h>
@@ -8,6 +9,8 @@
 
 /* What a Headgate calls the connections to its Redis that its clients share (upstream_profile.c). */
 #define SHARED_BY_CLIENTS "headgate"
+/* Who was reset so long behind an answer has read it. */
+#define READS_WITHIN_US INT64_C(10000000)
 
 /* The address without its port: "10.0.0.1", "::1", "unix". */
 static void write_address(const struct sockaddr_storage *from, char *text, size_t size)
@@ -25,18 +28,24 @@ static void write_address(const struct sockaddr_storage *from, char *text, size_
     }
 }
 
-/* "address/user/name". No user and no name holds a blank. */
-static char *describe(const struct policy_client *client)
+/* "address/user/name", and behind a blank how long the user's name is, as either may hold slashes. No user and no name
+ * holds a blank. */
+static void describe(struct lease_client *client, const struct policy_client *from)
 {
     char address[INET6_ADDRSTRLEN];
 
-    write_address(client->address, address, sizeof address);
-    size_t size = strlen(address) + strlen(client->user) + strlen(client->name) + 3;
-    char *text = malloc(size);
-    if (text != NULL) {
-        snprintf(text, size, "%s/%s/%s", address, client->user, client->name);
+    write_address(from->address, address, sizeof address);
+    size_t user = strlen(from->user), size = strlen(address) + user + strlen(from->name) + 24;
+    free(client->text);
+    client->text = malloc(size);
+    client->shown = 0;
+    client->user = 0;
+    if (client->text != NULL) {
+        client->shown = (size_t)snprintf(client->text, size, "%s/%s/%s", address, from->user, from->name);
+        client->shown_user = strlen(address) + 1 + user;
+        client->user = fnv(client->text, client->shown_user) >> 1; /* as twins read it */
+        snprintf(client->text + client->shown, size - client->shown, " %zu", user);
     }
-    return text;
 }
 
 /* The terms of the first rule with such owners, or NULL. */
@@ -57,6 +66,7 @@ static struct lease_client *make_client(struct lease_worker *worker, const struc
     if (client != NULL) {
         client->id = from->id;
         client->connection = from->connection;
+        client->unheard = UINT64_MAX;
         LIST_INIT(&client->guards);
         LIST_INSERT_HEAD(&worker->clients, client, of_worker);
     }
@@ -77,36 +87,51 @@ void lease_client_join(struct lease_worker *worker, const struct policy_client *
     if (client == NULL) {
         return;
     }
-    free(client->text);
-    client->text = describe(from);
+    describe(client, from);
+    client->tested[1] = 0;
     client->is_shared = strcmp(from->name, SHARED_BY_CLIENTS) == 0;
     bool has_name = *from->name != '\0' && client->text != NULL && terms_with(worker, LEASE_OWNER_CLIENT) != NULL;
-    struct lease_owner *before = client->named;
-    if (!has_name && before == NULL && client->process == NULL && client->alone == NULL) {
+    struct lease_owner *before = client->named, *fellows = client->fellows;
+    bool is_owner = has_name || before != NULL || client->process != NULL || client->alone != NULL;
+    if (!is_owner && fellows == NULL) {
         return;
     }
     lease_registry_lock(worker->registry);
     client->named =
-        has_name ? lease_owner_welcome(worker, lease_registry_join(worker->registry, lease_owner_name(client))) : NULL;
+        has_name
+            ? lease_owner_welcome(worker, lease_registry_join(worker->registry, slice_of(client->text), client->shown))
+            : NULL;
     lease_owner_settle(worker, client, before);
     if (before != NULL) {
         lease_owner_leave(worker, before);
     }
+    client->fellows = NULL;
+    if (fellows != NULL) {
+        lease_owner_leave(worker, fellows);
+    }
     lease_registry_unlock(worker->registry);
     /* It may have taken locks before there was a rule that wants its process. */
-    if (terms_with(worker, LEASE_OWNER_PROCESS) != NULL) {
+    if (is_owner && terms_with(worker, LEASE_OWNER_PROCESS) != NULL) {
         lease_owner_identify(worker, client, terms_with(worker, LEASE_OWNER_PROCESS));
     }
 }
 
-void lease_client_leave(struct lease_worker *worker, struct lease_client *client)
+void lease_client_leave(struct lease_worker *worker, struct lease_client *client, const struct policy_client *from)
 {
-    struct lease_owner *const owners[] = {client->named, client->process, client->alone};
+    bool is_last = from->active_us <= client->granted_us && client->granted < client->unheard;
+    bool is_unheard = from->is_broken && is_last && lease_now(worker) - client->granted_us < READS_WITHIN_US;
 
     lease_request_forget(worker, client);
-    lease_owner_set_searching(worker, client, false);
     lease_guard_end(worker, client, UINT64_MAX);
+    client->unheard = is_unheard ? client->granted : client->unheard;
     lease_registry_lock(worker->registry);
+    if (client->searching && !client->was_found) {
+        lease_owner_entrust(worker, client);
+    } else if (is_unheard) {
+        lease_owner_settle(worker, client, NULL);
+    }
+    lease_owner_set_searching(worker, client, false);
+    struct lease_owner *const owners[] = {client->named, client->process, client->alone, client->fellows};
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         if (owners[i] != NULL) {
             lease_owner_leave(worker, owners[i]);

@@ -12,14 +12,12 @@ void lease_count_taken(struct lease_worker *worker, struct lease *lease)
     }
 }
 
-void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count)
+void lease_count_brief(struct lease_worker *worker, const struct lease *lease)
 {
-    if (count > 0) {
-        policy_count(&worker->counters[LEASE_COUNTER_ACQUIRED], count);
-        policy_count(&worker->counters[LEASE_COUNTER_RELEASED], count);
-        lease_tally_add(lease->terms.tally, LEASE_TALLY_ACQUIRED, count);
-        lease_tell(worker, lease, POLICY_LEASE_TAKEN, count, lease_kind_name(lease->kind));
-    }
+    lease_count(worker, LEASE_COUNTER_ACQUIRED);
+    lease_count(worker, LEASE_COUNTER_RELEASED);
+    lease_tally_add(lease->terms.tally, LEASE_TALLY_ACQUIRED, 1);
+    lease_tell(worker, lease, POLICY_LEASE_TAKEN, 1, lease_kind_name(lease->kind));
 }
 
 void lease_count_under(struct lease *lease, const struct lease_terms *terms)

@@ -90,10 +90,15 @@ static struct lease *end_if_taken_anew(struct effect *effect, struct lease *leas
     return NULL;
 }
 
+/* Whether Redis has said that the token has the lock. */
+static bool is_proved(const struct effect *effect)
+{
+    return effect->outcome == LEASE_OUTCOME_YES || effect->outcome == LEASE_OUTCOME_HELD;
+}
+
 static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
 {
-    if (overtaken || effect->request->score.guessed || effect->outcome == LEASE_OUTCOME_UNCLEAR ||
-        effect->outcome == LEASE_OUTCOME_UNKNOWN) {
+    if (overtaken || effect->request->score.guessed || !is_proved(effect)) {
         return LEASE_DOUBTFUL;
     }
     if (effect->request->care == LEASE_CARE_SELF) {
@@ -117,6 +122,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->client = request->client->id;
     lease->proved = request->sequence;
     lease->suspected = 0;
+    lease->missed_us = 0;
     lease->shown = request->sequence;
     lease->lease_us = request->lease_us;
     lease_expect(effect, lease);
@@ -125,10 +131,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->abandoned = false;
     bool has_companion = lease_kind_is_semaphore(lease->kind) && request->shape.script != NULL;
     lease->companion = has_companion ? request->shape.script->companion : NULL;
-    struct lease_owner *owner = lease_owner_of(effect->worker, request->client, &request->terms);
-    if (owner != NULL) {
-        lease_registry_own(effect->worker->registry, lease, owner);
-    }
+    lease_owner_take(effect->worker, request->client, lease);
 }
 
 static void count_hold(const struct effect *effect, struct lease *lease)
@@ -143,29 +146,29 @@ static void count_hold(const struct effect *effect, struct lease *lease)
 static void grant_late(struct effect *effect, struct lease *lease)
 {
     count_hold(effect, lease);
-    if (was_free(effect)) {
-        /* It was released in between, whichever came first; what is under way now may have been executed before either.
-         */
-        lease_count_briefs(effect->worker, lease, lease->confirmed ? 1 : 0);
-        lease->granted = lease_registry_last(effect->worker->registry);
-        lease->client = 0;
+    if (was_free(effect) && lease->confirmed) {
+        /* It was released in between, whichever came first. */
+        lease_count_brief(effect->worker, lease);
     }
+    /* What is under way now may have been executed before either. */
+    lease->granted = lease_registry_last(effect->worker->registry);
+    lease->client = 0;
     if (effect->request->lease_us == 0) {
         lease_move(lease, LEASE_UNHEALED);
     }
     lease_doubt(effect, lease, false);
 }
 
-/* The lock on these keys was taken, or may have been. Returns the lease that is on file now, as the one of before may
- * have ended; NULL when there is no room for it, or memory is short. */
+/* The lock on these keys was taken, or may have been: then what is on file stays as it is, and Redis is asked. Returns
+ * the lease that is on file now, as the one of before may have ended; NULL when there is no room for it, or memory is
+ * short. */
 static struct lease *grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
 {
     const struct lease_request *request = effect->request;
     struct lease *lease = find(effect, &targets[0]);
 
-    if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != LEASE_OUTCOME_YES) {
-        /* Healing is due, and finds out whatever there is to find out. */
-        lease_schedule(effect->worker, lease);
+    if (lease != NULL && !is_proved(effect)) {
+        lease_doubt(effect, lease, false);
         return lease;
     }
     if (lease != NULL && lease->sequence > request->sequence) {
@@ -184,6 +187,9 @@ static struct lease *grant(struct effect *effect, const struct lease_target *tar
     lease->sequence = request->sequence;
     lease->granted = lease_registry_last(effect->worker->registry);
     set_terms(effect, lease);
+    if (was_free(effect)) {
+        (void)lease_owner_is_ambiguous(effect->worker, lease);
+    }
     lease_move(lease, state_of(effect, lease, overtaken));
     lease->after_release = overtaken;
     if (!lease->trial && (effect->outcome == LEASE_OUTCOME_YES || lease->state != LEASE_DOUBTFUL)) {
@@ -193,36 +199,44 @@ static struct lease *grant(struct effect *effect, const struct lease_target *tar
         supersede(effect, lease);
     }
     lease_schedule(effect->worker, lease);
-    if (lease->is_beyond) {
+    if (lease->is_beyond || lease_taker(lease) == NULL) {
         lease_end(effect->worker, lease, LEASE_REASON_BEYOND);
         return NULL;
     }
     return lease;
 }
 
-/* What has become of any of its targets in the meantime. */
-static struct lease_touch marks_of(const struct lease_request *request)
+/* Whether any of its targets may have been released behind it. */
+static bool is_overtaken(const struct lease_request *request)
 {
-    struct lease_touch marks = {0};
+    bool is = false;
 
     for (size_t i = 0; i < request->target_count; i++) {
-        marks.overtaken = marks.overtaken || request->targets[i].touch.overtaken;
-        marks.is_over = marks.is_over || request->targets[i].touch.is_over;
+        is = is || request->targets[i].touch.overtaken;
     }
-    return marks;
+    return is;
+}
+
+/* Whether any was released by the token itself, while the request was under way. */
+static bool is_over(const struct lease_request *request)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < request->target_count; i++) {
+        is = is || request->targets[i].touch.is_over;
+    }
+    return is;
 }
 
 static void acquire(struct effect *effect)
 {
     const struct lease_request *request = effect->request;
-    bool without_lease = request->lease_us == 0;
 
-    if (effect->outcome == LEASE_OUTCOME_NO || effect->outcome == LEASE_OUTCOME_REFUSED ||
-        effect->outcome == LEASE_OUTCOME_HELD || (effect->outcome == LEASE_OUTCOME_UNKNOWN && !without_lease)) {
+    if (effect->outcome != LEASE_OUTCOME_YES && effect->outcome != LEASE_OUTCOME_UNCLEAR) {
         return;
     }
     if (request->shape.kind == LEASE_STRINGS) {
-        (void)grant(effect, request->targets, request->target_count, marks_of(request).overtaken);
+        (void)grant(effect, request->targets, request->target_count, is_overtaken(request));
         return;
     }
     for (size_t i = 0; i < request->target_count; i++) {
@@ -294,7 +308,7 @@ static void replace(struct effect *effect, const struct lease_target *target)
     if (shortened) {
         return;
     }
-    struct lease *lease = grant(effect, target, 1, marks_of(request).overtaken);
+    struct lease *lease = grant(effect, target, 1, is_overtaken(request));
     if (lease != NULL) {
         lease->acquired_us = acquired_us;
         lease_schedule(effect->worker, lease);
@@ -316,13 +330,12 @@ static void extend(struct effect *effect)
             continue;
         }
         if (effect->outcome == LEASE_OUTCOME_YES && lease != NULL) {
-            extend_one(effect, lease, marks_of(request).overtaken);
+            extend_one(effect, lease, is_overtaken(request));
         } else if (effect->outcome == LEASE_OUTCOME_YES && request->shape.replaces) {
             replace(effect, &request->targets[i]);
-        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds && !marks_of(request).is_over) {
-            (void)grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1,
-                        marks_of(request).overtaken);
-        } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || request->in_transaction)) {
+        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds && !is_over(request)) {
+            (void)grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
+        } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || effect->outcome == LEASE_OUTCOME_UNCLEAR)) {
             lease_doubt(effect, lease, false);
         }
     }
@@ -441,6 +454,35 @@ static bool may_own(const struct effect *effect)
            effect->outcome != LEASE_OUTCOME_NO && effect->outcome != LEASE_OUTCOME_REFUSED;
 }
 
+/* Whether the owner may have changed the lock by another command: then it is to be known whose the connection is. */
+static bool is_by_owner_perhaps(const struct effect *effect)
+{
+    enum lease_action action = effect->request->shape.action;
+
+    return (action == LEASE_EXPIRE || action == LEASE_WRITE) && effect->outcome == LEASE_OUTCOME_YES;
+}
+
+/* Whether the SELECT that went before it in its transaction was obeyed, as far as the reply shows. */
+static bool met_its_database(const struct lease_request *request, const struct policy_reply *reply)
+{
+    struct slice answer;
+
+    return !request->selects || (lease_answer_of_exec(reply->head, request->select_place, request->of, &answer) &&
+                                 slice_begins(answer, "+OK"));
+}
+
+/* Takes the terms of the rule that is now. False: there is none any more. */
+static bool follows_rule(const struct effect *effect, struct lease_request *request)
+{
+    const struct lease_rule *rule =
+        request->target_count > 0 ? lease_rule_of(effect->worker, request->targets[0].key) : NULL;
+
+    if (rule != NULL) {
+        request->terms = rule->terms;
+    }
+    return rule != NULL;
+}
+
 /* Whether it is behind another Headgate who takes it, and nobody could tell whether he lives. */
 static bool is_relayed(const struct effect *effect)
 {
@@ -448,6 +490,21 @@ static bool is_relayed(const struct effect *effect)
     bool by_process = client->is_relay && effect->request->terms.owner == LEASE_OWNER_PROCESS;
 
     return may_own(effect) && (by_process || client->is_shared);
+}
+
+/* What it is told at once it hears of at once, or never. */
+static void note_taken(struct lease_client *client, const struct lease_request *request,
+                       const struct policy_reply *reply)
+{
+    bool is_broken = reply->client != NULL && reply->client->is_broken;
+
+    if (client->granted_us != reply->now_us) {
+        client->granted = request->sequence;
+        client->granted_us = reply->now_us;
+    }
+    if (is_broken && request->sequence < client->unheard) {
+        client->unheard = request->sequence;
+    }
 }
 
 static void end_one(struct lease_worker *worker, struct lease_request *request, const struct lease_request *first,
@@ -463,11 +520,13 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
         .now_us = reply->now_us,
     };
 
-    if (may_own(&effect)) {
+    if (may_own(&effect) || is_by_owner_perhaps(&effect)) {
         lease_owner_identify(worker, request->client, &request->terms);
     }
+    if (may_own(&effect) && effect.outcome != LEASE_OUTCOME_UNKNOWN && request->shape.action != LEASE_EXTEND) {
+        note_taken(request->client, request, reply);
+    }
     lease_registry_lock(worker->registry);
-    /* Marks of the others stay as they are: they say whether this one was overtaken. */
     for (size_t i = 0; i < request->target_count; i++) {
         lease_registry_untouch(worker->registry, &request->targets[i].touch);
     }
@@ -476,8 +535,9 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
         lease_registry_end_unseen(worker->registry, request->database, effect.outcome != LEASE_OUTCOME_REFUSED);
     }
     if (request->flushes) {
-        lease_registry_end_flush(worker->registry);
         lease_change_all_flushed(&effect);
+    } else if (!met_its_database(request, reply) || (may_own(&effect) && !follows_rule(&effect, request))) {
+        /* Which keys it was about is not known, or there is no rule for it any more. */
     } else if (is_relayed(&effect)) {
         lease_owner_decline(worker, &request->terms);
     } else {

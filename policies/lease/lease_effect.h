@@ -25,12 +25,11 @@ bool lease_may_be_older(const struct effect *effect, const struct lease *lease);
 void lease_doubt(struct effect *effect, struct lease *lease, bool after_release);
 /* Redis has said that the lease which the request sets was set. */
 void lease_expect(const struct effect *effect, struct lease *lease);
-/* Whether a lease until then is shorter than what is on file by more than its slack. */
-bool lease_is_shorter(const struct lease *lease, int64_t expires_us);
 
 /* The request may have released, removed or expired the locks of its targets. */
 void lease_change(struct effect *effect);
-/* It may have removed all: whatever is left is asked for at once, as nobody says which keys there were. */
+/* It has removed all, and whatever is left is asked for at once, as nobody says which keys there were; or it may have,
+ * which explains what is found to be gone. */
 void lease_change_all_flushed(struct effect *effect);
 
 #endif

@@ -54,7 +54,7 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
     enum lease_reason reason = reason_here(worker, why);
 
     if (outcomes[reason].counter != 0 && reason != LEASE_REASON_DROPPED) {
-        lease_permit_end(worker, lease, reason);
+        lease_permit_end(worker, lease);
     }
     /* What Redis has never confirmed was no lock. */
     if (lease->confirmed && outcomes[reason].is_loss && lease->state != LEASE_EXHAUSTED) {
@@ -72,7 +72,7 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
                             lease_shown_owner(lease));
     }
     bool counts = lease->confirmed && outcomes[reason].counter != 0;
-    if (counts && !(lease->state == LEASE_EXHAUSTED && outcomes[reason].is_loss)) {
+    if (counts && (lease->state != LEASE_EXHAUSTED || reason == LEASE_REASON_RELEASED)) {
         lease_count(worker, outcomes[reason].counter);
         lease_tally_add(lease->terms.tally, LEASE_TALLY_LOST, outcomes[reason].is_loss);
     }

@@ -50,6 +50,9 @@ enum lease_outcome lease_outcome_of(const struct lease_request *request, const s
     case LEASE_ANSWER_HELD:
         return LEASE_OUTCOME_HELD;
     default:
-        return LEASE_OUTCOME_UNCLEAR;
+        /* Who takes a lock and reads an error does not hold it. A release that a script has begun may have come about.
+         */
+        return slice_begins(head, "-") && !lease_action_releases(request->shape.action) ? LEASE_OUTCOME_REFUSED
+                                                                                        : LEASE_OUTCOME_UNCLEAR;
     }
 }

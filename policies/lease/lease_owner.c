@@ -6,23 +6,34 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-struct slice lease_owner_name(const struct lease_client *client)
+struct slice lease_owner_shown(const struct lease_client *client)
 {
-    const char *text = client->text != NULL ? client->text : "";
-    size_t length = strlen(text);
+    return (struct slice){client->text != NULL ? client->text : "", client->shown};
+}
 
-    return (struct slice){text, length < LEASE_OWNER_MAX ? length : LEASE_OWNER_MAX};
+bool lease_owner_is(const struct lease *lease, const struct lease_client *client)
+{
+    const struct lease_share *share;
+    bool is = false;
+
+    LIST_FOREACH(share, &lease->shares, of_lease)
+    {
+        is = is || share->client == client->id || share->owner == client->process || share->owner == client->named ||
+             share->owner == client->fellows;
+    }
+    return is;
 }
 
 void lease_owner_schedule(struct lease_worker *worker, struct lease_owner *owner)
 {
-    struct lease *lease;
+    struct lease_share *share;
 
-    LIST_FOREACH(lease, &owner->leases, of_owner)
+    LIST_FOREACH(share, &owner->shares, of_owner)
     {
-        lease_schedule(worker, lease);
+        lease_schedule(worker, share->lease);
     }
 }
 
@@ -38,24 +49,46 @@ struct lease_owner *lease_owner_welcome(struct lease_worker *worker, struct leas
 
 bool lease_owner_lives(const struct lease_worker *worker, const struct lease_owner *owner)
 {
-    return worker->host->peer_lives(worker->host->context, &owner->process);
+    return owner->process.pid == 0 || worker->host->peer_lives(worker->host->context, &owner->process);
 }
 
-/* The last connection that was known of the owner has gone just now: if it is a process that lives, it may have others.
- */
+/* The last connection that was known of the owner has gone just now: if it is a process that lives, or a user, it may
+ * have others. */
 static void search_if_it_lives(struct lease_worker *worker, struct lease_owner *owner)
 {
-    if (owner->process.pid != 0 && owner->gone_us == lease_now(worker) && lease_owner_lives(worker, owner)) {
+    bool may_have = owner->process.pid != 0 || owner->user != 0;
+
+    if (may_have && owner->gone_us == lease_now(worker) && lease_owner_lives(worker, owner)) {
         owner->gone_us = 0;
         lease_registry_search(worker->registry, owner);
     }
 }
 
+/* A connection does not come back: what it has extended is its taker's alone. Whether it has taken something itself. */
+static bool leave_to_takers(struct lease_worker *worker, struct lease_owner *owner)
+{
+    struct lease_share *share = LIST_FIRST(&owner->shares);
+
+    while (share != NULL) {
+        struct lease_share *next = LIST_NEXT(share, of_owner);
+        struct lease *lease = share->lease;
+        if (lease_taker(lease) != owner) {
+            lease_registry_disown(worker->registry, share);
+            lease_schedule(worker, lease);
+        }
+        share = next;
+    }
+    return !LIST_EMPTY(&owner->shares);
+}
+
 void lease_owner_leave(struct lease_worker *worker, struct lease_owner *owner)
 {
     bool is_last = owner->connections == 1;
-    bool stays = !is_last || !LIST_EMPTY(&owner->leases);
+    bool stays = !is_last || !LIST_EMPTY(&owner->shares);
 
+    if (is_last && owner->is_alone) {
+        stays = leave_to_takers(worker, owner);
+    }
     lease_registry_leave(worker->registry, owner, lease_now(worker));
     if (is_last && stays) {
         search_if_it_lives(worker, owner);
@@ -63,13 +96,30 @@ void lease_owner_leave(struct lease_worker *worker, struct lease_owner *owner)
     }
 }
 
+/* The owner that is shown as both texts; the kind, which is behind that in its name, tells it from others. */
+static struct lease_owner *join(struct lease_worker *worker, struct slice shown, const char *more, const char *kind,
+                                uint64_t user)
+{
+    const struct policy_peer no_process = {.pid = 0};
+    size_t length = shown.length + strlen(more), size = length + strlen(kind) + 1;
+    char *text = malloc(size);
+    struct lease_owner *owner = NULL;
+
+    if (text != NULL) {
+        snprintf(text, size, "%.*s%s%s", (int)shown.length, shown.data, more, kind);
+        struct slice name = {text, size - 1};
+        owner = lease_registry_join_process(worker->registry, name, length, &no_process, user);
+    }
+    free(text);
+    return owner;
+}
+
 static struct lease_owner *join_alone(struct lease_worker *worker, const struct lease_client *client)
 {
-    char text[LEASE_OWNER_MAX + 32];
-    struct slice name = lease_owner_name(client);
-    int length = snprintf(text, sizeof text, "%.*s#%" PRIu64, (int)name.length, name.data, client->id);
+    char number[24];
 
-    struct lease_owner *owner = lease_registry_join(worker->registry, (struct slice){text, (size_t)length});
+    snprintf(number, sizeof number, "#%" PRIu64, client->id);
+    struct lease_owner *owner = join(worker, lease_owner_shown(client), number, " #", 0);
     if (owner != NULL) {
         owner->is_alone = true;
     }
@@ -84,6 +134,12 @@ static void warn_once(struct lease_worker *worker, const struct lease_terms *ter
     if (lease_registry_is_first(worker->registry, what)) {
         worker->host->warn(worker->host->context, terms->rule, text);
     }
+}
+
+/* Of what it may not have heard that it has taken, the connection alone shows that it has it. */
+static enum lease_owner_kind kind_for(const struct lease_client *client, const struct lease *lease)
+{
+    return lease->sequence < client->unheard ? lease->terms.owner : LEASE_OWNER_CONNECTION;
 }
 
 static struct lease_owner *choose_owner(struct lease_worker *worker, struct lease_client *client,
@@ -101,9 +157,26 @@ static struct lease_owner *choose_owner(struct lease_worker *worker, struct leas
     return client->alone;
 }
 
-struct lease_owner *lease_owner_of(struct lease_worker *worker, struct lease_client *client,
-                                   const struct lease_terms *terms)
+/* Of those who have extended it, who was gone for longer than it takes to come back. */
+static void forget_gone(struct lease_worker *worker, struct lease *lease)
 {
+    struct lease_share *share = LIST_FIRST(&lease->shares);
+
+    share = share != NULL ? LIST_NEXT(share, of_lease) : NULL;
+    while (share != NULL) {
+        struct lease_share *next = LIST_NEXT(share, of_lease);
+        int64_t gone_us = share->owner->gone_us;
+        if (gone_us != 0 && gone_us + lease->terms.grace_us < lease_now(worker)) {
+            lease_registry_disown(worker->registry, share);
+        }
+        share = next;
+    }
+}
+
+void lease_owner_take(struct lease_worker *worker, struct lease_client *client, struct lease *lease)
+{
+    const struct lease_terms *terms = &lease->terms;
+
     if (terms->owner == LEASE_OWNER_CLIENT && client->named == NULL) {
         warn_once(worker, terms, LEASE_ONCE_CLIENT,
                   "owner = client, but a client without a name (CLIENT SETNAME) has taken a lock: such clients share "
@@ -111,22 +184,50 @@ struct lease_owner *lease_owner_of(struct lease_worker *worker, struct lease_cli
     }
     /* Others go on with a connection of a process that has ended: it was theirs, too. */
     bool has_ended = client->process != NULL && (client->process->ended || client->process->gone_us != 0);
-    return choose_owner(worker, client, has_ended ? LEASE_OWNER_CONNECTION : terms->owner);
+    struct lease_owner *owner =
+        choose_owner(worker, client, has_ended ? LEASE_OWNER_CONNECTION : kind_for(client, lease));
+    forget_gone(worker, lease);
+    struct lease_share *share = owner != NULL ? lease_own(lease, owner) : NULL;
+    if (share != NULL) {
+        share->client = client->id;
+    }
+}
+
+bool lease_owner_is_ambiguous(struct lease_worker *worker, const struct lease *lease)
+{
+    const struct lease_key *key = lease->members[0].key;
+    const struct lease_owner *taker = lease_taker(lease);
+    char shown[LEASE_QUOTED_MAX], text[LEASE_QUOTED_MAX + 256];
+
+    /* Of connections that count for themselves several may be of one program. */
+    if (taker == NULL || taker->is_alone || taker->user != 0 ||
+        !lease_registry_use_token(worker->registry, lease->token, taker)) {
+        return false;
+    }
+    lease_quote(shown, (struct slice){key->name, key->length});
+    snprintf(text, sizeof text,
+             "%s has a value by which another owner has taken a lock, too: it does not tell whose a lock is, so that "
+             "behind an outage it is not renewed, nor are all like it; let each process have one of its own",
+             shown);
+    warn_once(worker, &lease->terms, LEASE_ONCE_VALUE, text);
+    return true;
 }
 
 /* Gives what the connection has taken, and this owner has, to whom it belongs to by now. */
 static void settle_leases(struct lease_worker *worker, struct lease_client *client, struct lease_owner *from)
 {
-    struct lease *lease = from != NULL ? LIST_FIRST(&from->leases) : NULL;
+    struct lease_share *share = from != NULL ? LIST_FIRST(&from->shares) : NULL;
 
-    while (lease != NULL) {
-        struct lease *next = LIST_NEXT(lease, of_owner);
-        struct lease_owner *to = lease->client == client->id ? choose_owner(worker, client, lease->terms.owner) : NULL;
+    while (share != NULL) {
+        struct lease_share *next = LIST_NEXT(share, of_owner);
+        struct lease *lease = share->lease;
+        struct lease_owner *to =
+            share->client == client->id ? choose_owner(worker, client, kind_for(client, lease)) : NULL;
         if (to != NULL && to != from) {
-            lease_registry_own(worker->registry, lease, to);
+            lease_registry_hand_over(worker->registry, share, to);
             lease_schedule(worker, lease);
         }
-        lease = next;
+        share = next;
     }
 }
 
@@ -148,8 +249,16 @@ void lease_owner_set_searching(struct lease_worker *worker, struct lease_client 
 void lease_owner_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process)
 {
     client->process = lease_owner_welcome(worker, process);
+    client->was_found = true;
     lease_owner_set_searching(worker, client, false);
     lease_owner_settle(worker, client, NULL);
+}
+
+void lease_owner_entrust(struct lease_worker *worker, struct lease_client *client)
+{
+    struct slice shown = {client->text, client->shown_user};
+
+    lease_owner_adopt(worker, client, shown.data != NULL ? join(worker, shown, "/*", " *", client->user) : NULL);
 }
 
 void lease_owner_forsake(struct lease_worker *worker, struct lease_client *client)
@@ -171,13 +280,8 @@ static struct lease_owner *join_process(struct lease_worker *worker, const struc
     char text[64];
     int shown = snprintf(text, sizeof text, "process:%" PRId64, peer->pid);
     int length = shown + snprintf(text + shown, sizeof text - (size_t)shown, " %" PRIu64, peer->started);
-    struct lease_owner *owner =
-        lease_registry_join_process(worker->registry, (struct slice){text, (size_t)length}, peer);
 
-    if (owner != NULL) {
-        owner->shown = (size_t)shown;
-    }
-    return owner;
+    return lease_registry_join_process(worker->registry, (struct slice){text, (size_t)length}, (size_t)shown, peer, 0);
 }
 
 static void warn_of_untold(struct lease_worker *worker, const struct lease_terms *terms, const char *why)
@@ -202,16 +306,21 @@ void lease_owner_decline(struct lease_worker *worker, const struct lease_terms *
 /* The client turns out to be a Headgate: what it has taken ends with its lease. */
 static void decline_all(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms)
 {
-    struct lease *lease = client->alone != NULL ? LIST_FIRST(&client->alone->leases) : NULL;
+    struct lease_share *share = client->alone != NULL ? LIST_FIRST(&client->alone->shares) : NULL;
 
     client->is_relay = true;
-    while (lease != NULL) {
-        struct lease *next = LIST_NEXT(lease, of_owner);
-        if (lease->terms.owner == LEASE_OWNER_PROCESS) {
+    while (share != NULL) {
+        struct lease_share *next = LIST_NEXT(share, of_owner);
+        struct lease *lease = share->lease;
+        bool is_only_one = LIST_FIRST(&lease->shares) == share && LIST_NEXT(share, of_lease) == NULL;
+        if (lease->terms.owner == LEASE_OWNER_PROCESS && is_only_one) {
             lease_owner_decline(worker, terms);
             lease_end(worker, lease, LEASE_REASON_DROPPED);
+        } else if (lease->terms.owner == LEASE_OWNER_PROCESS) {
+            lease_registry_disown(worker->registry, share);
+            lease_schedule(worker, lease);
         }
-        lease = next;
+        share = next;
     }
 }
 

@@ -2,9 +2,8 @@
  * Which attempts at a semaphore have got a permit.
  *
  * Who wants a permit adds itself to the sorted set, asks for its rank, and takes itself out again if that is not below
- * the limit: so ZADD alone says nothing yet. The limit is the clients' own. It is what the rule says, or is learned:
- * the lowest rank is always a permit, and so is one that was kept for as long as no refused client needs to take itself
- * out. Attempts that end sooner, with a rank of which that is not known, are noted, and counted once it is.
+ * the limit: so ZADD alone says nothing yet. The limit is the clients' own, and what the rule says. Where it does not,
+ * the lowest rank is a permit, and so is what was kept for as long as no refused client needs to take itself out.
  */
 #include "lease/lease_private.h"
 
@@ -14,13 +13,7 @@ void lease_permit_try(struct lease *lease)
     if (!lease->confirmed) {
         lease->trial = true;
         lease->rank_asked = false;
-        lease->rank = 0;
     }
-}
-
-static struct lease_semaphore *semaphore_of(const struct lease_worker *worker, const struct lease *lease)
-{
-    return lease_registry_semaphore(worker->registry, lease->members[0].key);
 }
 
 static void admit(struct lease_worker *worker, struct lease *lease)
@@ -46,11 +39,10 @@ bool lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t
         return true;
     }
     lease->rank_asked = true;
-    lease->rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
     if (said == 0) {
         warn_once(worker, lease);
     }
-    if (lease->rank >= (said != 0 ? said : semaphore_of(worker, lease)->limit)) {
+    if (rank >= (said != 0 ? said : 1)) {
         return said == 0;
     }
     admit(worker, lease);
@@ -62,40 +54,17 @@ void lease_permit_hide_rank(struct lease *lease)
 {
     if (lease->trial) {
         lease->rank_asked = true;
-        lease->rank = UINT32_MAX;
     }
-}
-
-/* Those that were given back soon were permits as well. */
-static void count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t limit)
-{
-    struct lease_semaphore *semaphore = semaphore_of(worker, lease);
-
-    for (uint32_t rank = semaphore->limit; rank < limit && rank < LEASE_RANKS; rank++) {
-        lease_count_briefs(worker, lease, semaphore->briefs[rank]);
-        semaphore->briefs[rank] = 0;
-    }
-    semaphore->limit = limit;
 }
 
 void lease_permit_settle(struct lease_worker *worker, struct lease *lease)
 {
-    bool is_known = lease->rank_asked && lease->rank < UINT32_MAX && lease->terms.limit == 0;
-
-    if (is_known && lease->rank >= semaphore_of(worker, lease)->limit) {
-        count_briefs(worker, lease, lease->rank + 1);
-    }
     admit(worker, lease);
 }
 
-void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason)
+void lease_permit_end(struct lease_worker *worker, struct lease *lease)
 {
-    if (!lease->trial) {
-        return;
-    }
-    if (!lease->rank_asked) {
+    if (lease->trial && !lease->rank_asked) {
         admit(worker, lease);
-    } else if (reason == LEASE_REASON_RELEASED && lease->rank < LEASE_RANKS) {
-        semaphore_of(worker, lease)->briefs[lease->rank]++;
     }
 }

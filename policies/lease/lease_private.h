@@ -58,10 +58,12 @@ struct lease_reap {
     bool known;
 };
 
-/* A key that a client WATCHes. */
+/* The keys of a WATCH that are named by rules. */
 struct lease_guard {
     LIST_ENTRY(lease_guard) of_client;
-    struct lease_touch touch;
+    uint64_t sequence;
+    size_t weight, count;
+    uint64_t keys[]; /* as lease_registry_guard() has given them */
 };
 
 /* Hangs from a client. */
@@ -71,20 +73,30 @@ struct lease_client {
     void *connection;            /* as the host knows it */
     struct lease_owner *named;   /* all connections of its address, user and name; NULL: it has no name, … */
     struct lease_owner *process; /* … its process is not known, … */
-    struct lease_owner *alone;   /* … it has not taken a lock under such a rule */
+    struct lease_owner *alone;   /* … it has not taken a lock under such a rule, … */
+    struct lease_owner *fellows; /* … or it was not found to keep what others of its address and user have taken */
+    bool was_found;              /* a process of it was */
     bool untold;                 /* its process cannot be told */
     bool is_relay;               /* its process is a Headgate, … */
     bool is_shared;              /* … or it is a connection that clients of one share: none can be told from others */
     bool searching;              /* it is still looked for */
-    uint64_t tested;             /* the last search that it was looked at for */
-    char *text;                  /* "address/user/name"; NULL when memory was short */
+    uint64_t tested[2];          /* the last search that it was looked at for: of a process, of a user */
+    char *text;        /* "address/user/name", and what tells it from others that read so; NULL when memory was short */
+    size_t shown;      /* of that: without the latter, … */
+    size_t shown_user; /* … and without the name */
+    uint64_t user;     /* hashed, with the address */
     struct lease_request *queued; /* by MULTI, the last one first */
-    size_t queued_count;
-    size_t weight;         /* of its requests under way, and of those */
-    uint32_t queued_place; /* of the next command of the transaction that is looked at, from 0 on */
+    uint32_t queued_place;        /* of the next command of the transaction that is looked at, from 0 on */
+    bool queued_selects;          /* SELECT is among them, … */
+    uint32_t select_place;        /* … the last one here, … */
+    int64_t queued_database;      /* … of this one */
+    size_t queued_bytes, queued_weight;
+    size_t weight; /* of its requests under way, of those, and of its guards */
     LIST_HEAD(, lease_guard) guards;
-    size_t guard_count;
     struct lease_reap reap;
+    uint64_t granted;   /* the first of the requests by which it was told last that it had taken a lock, … */
+    int64_t granted_us; /* … at this time */
+    uint64_t unheard;   /* of what it has taken from that request on nothing shows that it has heard */
 };
 
 /* One lease that a request may change: on one key, or on several at once. */
@@ -106,8 +118,10 @@ struct lease_request {
     int64_t lease_us;         /* that it sets; 0: none */
     struct lease_score score; /* that it sets */
     bool in_transaction;
-    uint32_t place; /* in the transaction, among the commands that were looked at, … */
-    uint32_t of;    /* … of which there were so many */
+    uint32_t place;        /* in the transaction, among the commands that were looked at, … */
+    uint32_t of;           /* … of which there were so many */
+    bool selects;          /* it meets the database of a SELECT in the transaction, … */
+    uint32_t select_place; /* … which is that one */
     bool flushes;
     bool suspects_all; /* it may have ended any lease of the database */
     size_t weight;     /* what is kept of it, in whole KiB */
@@ -133,7 +147,9 @@ struct lease_worker {
     size_t searching;          /* clients whose process is still looked for */
     uint64_t endings;          /* processes that had ended when this worker last looked for clients of such */
     uint64_t searched;         /* the last search that this worker has gone through */
-    size_t calls;              /* scripts under way */
+    size_t calls;              /* scripts under way, … */
+    size_t fresh_calls;        /* … of those that were sent since the last tick, … */
+    uint64_t ticks;            /* … of which this is the number */
     bool watching;             /* lease_watch() is at work */
     bool last_round;           /* the process ends: all leases are renewed once more */
     struct lease_lines losses; /* that were logged */
@@ -152,9 +168,17 @@ static inline int64_t lease_now(const struct lease_worker *worker)
     return worker->host->now_us(worker->host->context);
 }
 
+/* The first rule that names the key, or NULL. */
+static inline const struct lease_rule *lease_rule_of(const struct lease_worker *worker, struct slice key)
+{
+    return lease_rule_find(worker->rules, worker->rule_count, key);
+}
+
 /* By how much of a lease its end may be another than expected without anybody having touched it: one part of so many.
  */
 #define LEASE_SLACK_PART 8
+/* Shorter leases are not kept. */
+#define LEASE_LEAST_US INT64_C(300000)
 
 /* Whether its locks are members of a sorted set, each with a score, and not keys with a time to live. */
 static inline bool lease_kind_is_semaphore(enum lease_kind kind)
@@ -166,21 +190,24 @@ static inline bool lease_kind_is_semaphore(enum lease_kind kind)
 
 /* Says who the client is, from which on its connections count; *attachment is NULL at first. */
 void lease_client_join(struct lease_worker *worker, const struct policy_client *client, void **attachment);
-void lease_client_leave(struct lease_worker *worker, struct lease_client *client);
+void lease_client_leave(struct lease_worker *worker, struct lease_client *client, const struct policy_client *from);
 /* Looks on for processes, and for further connections of those whose known ones have gone. Nothing is locked. */
 void lease_client_tick(struct lease_worker *worker);
 
 /* ---- lease_owner.c; all but lease_owner_identify() for who has locked the registry ---- */
 
-/* The name that the client shares with all of its address, user and name. What does not fit is cut: such are one. */
-struct slice lease_owner_name(const struct lease_client *client);
+/* How the client is shown. */
+struct slice lease_owner_shown(const struct lease_client *client);
+/* Whether the client is known to be one of the lease's owners. */
+bool lease_owner_is(const struct lease *lease, const struct lease_client *client);
 /* The client may have taken a lock: finds out who it is, as far as the terms want it. Nothing is locked. */
 void lease_owner_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms);
 /* It was about to take a lock, which is not kept as the client is a relay: says so in the log, once. */
 void lease_owner_decline(struct lease_worker *worker, const struct lease_terms *terms);
-/* Whose lease it is, under such terms, that the client takes. NULL when memory is short. */
-struct lease_owner *lease_owner_of(struct lease_worker *worker, struct lease_client *client,
-                                   const struct lease_terms *terms);
+/* The client has the lease, too, from now on, or whom it stands for under the lease's terms. */
+void lease_owner_take(struct lease_worker *worker, struct lease_client *client, struct lease *lease);
+/* Whether another has taken a lock by its value, too: says so in the log, once. */
+bool lease_owner_is_ambiguous(struct lease_worker *worker, const struct lease *lease);
 /* Sets anew when all leases of the owner are to be looked at. */
 void lease_owner_schedule(struct lease_worker *worker, struct lease_owner *owner);
 /* The owner has one connection more: it may have come back in time. Returns it; NULL is harmless. */
@@ -196,7 +223,10 @@ void lease_owner_adopt(struct lease_worker *worker, struct lease_client *client,
 /* The client's process has ended, and its connection is there: somebody else has that, and what was taken by it. Who it
  * is is looked for, and until then the connection stands for him. */
 void lease_owner_forsake(struct lease_worker *worker, struct lease_client *client);
-/* Whether the process that it is lives. Locked or not. */
+/* What the client has taken is kept by the connections of its user, of which this is one, as its process was not found.
+ */
+void lease_owner_entrust(struct lease_worker *worker, struct lease_client *client);
+/* Whether the process that it is lives; who is none does. Locked or not. */
 bool lease_owner_lives(const struct lease_worker *worker, const struct lease_owner *owner);
 
 /* ---- lease_process.c ---- */
@@ -214,8 +244,6 @@ void lease_guard_end(struct lease_worker *worker, struct lease_client *client, u
 
 /* ---- lease_request.c ---- */
 
-/* The first rule that names the key, or NULL. */
-const struct lease_rule *lease_request_rule(const struct lease_worker *worker, struct slice key);
 enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
                                         struct policy_decision *decision);
 /* Whether it may have to do with a lock that is watched, or ends what MULTI has queued. */
@@ -256,8 +284,8 @@ bool lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t
 void lease_permit_hide_rank(struct lease *lease);
 /* It has lasted so long. */
 void lease_permit_settle(struct lease_worker *worker, struct lease *lease);
-/* It ends for that reason, and is on file yet: an attempt whose rank nobody asked for was a permit. */
-void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
+/* It ends, and is on file yet: an attempt whose rank nobody asked for was a permit. */
+void lease_permit_end(struct lease_worker *worker, struct lease *lease);
 
 /* ---- lease_schedule.c; for who has locked the registry ---- */
 
@@ -271,24 +299,28 @@ static inline int64_t lease_latest(int64_t a, int64_t b)
 }
 /* From when on it may be asked about before its time. If its key has many leases, or if there are many, each request
  * that concerns all of them would make as many scripts: then half the time between renewals after it was asked last. */
-int64_t lease_early_us(const struct lease *lease);
+int64_t lease_early_us(const struct lease_registry *registry, const struct lease *lease);
 /* When it is to be looked at, if nothing stands in the way, … */
-int64_t lease_due_us(const struct lease *lease);
+int64_t lease_due_us(const struct lease_registry *registry, const struct lease *lease);
 /* … when a lock that is held is to be renewed, … */
-int64_t lease_renewal_due_us(const struct lease *lease);
+int64_t lease_renewal_due_us(const struct lease_registry *registry, const struct lease *lease);
 /* … when one without a time to live is to be given one, … */
 int64_t lease_healing_due_us(const struct lease *lease);
 /* … and when an attempt at a semaphore that lasts so long is none any more, but a permit. */
 int64_t lease_permit_settles_us(const struct lease *lease);
+/* Whether a lease until then is shorter than what is on file by more than its slack. */
+bool lease_is_shorter(const struct lease *lease, int64_t expires_us);
 /* When it will have been held for so long as it may be. */
 int64_t lease_deadline_us(const struct lease *lease);
 /* Whether there is nothing to gain any more; leases are given in whole ms. */
 bool lease_reaches_deadline(const struct lease *lease);
 /* Whether it may have no time to live: to give it one comes before all else. */
 bool lease_may_be_endless(const struct lease *lease);
-/* Whether all connections of its owner are gone. */
+/* Whether all connections of all its owners are gone, … */
 bool lease_is_ownerless(const struct lease *lease);
-/* Whether they are, and what there is to be done for it is no more than to let go of it. */
+/* … since when; 0: they are not. */
+int64_t lease_gone_us(const struct lease *lease);
+/* Whether it is so, and what there is to be done for it is no more than to let go of it. */
 bool lease_is_orphan(const struct lease *lease);
 /* How far the score of a permit, whose rank counts, is kept from those that are swept up, and from those of newcomers:
  * each as much. */
@@ -300,8 +332,8 @@ int64_t lease_margin_us(const struct lease *lease);
 void lease_count_taken(struct lease_worker *worker, struct lease *lease);
 /* It is kept by those terms from now on, of its rule as it is now or of another one. */
 void lease_count_under(struct lease *lease, const struct lease_terms *terms);
-/* So many permits of the kind of that one were taken and released, as is known now. */
-void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count);
+/* One like that was taken, and released before this one was. */
+void lease_count_brief(struct lease_worker *worker, const struct lease *lease);
 
 /* ---- lease_end.c; for who has locked the registry ---- */
 
@@ -324,8 +356,6 @@ bool lease_watch_is_done(struct lease_worker *worker);
 
 /* ---- lease_twin.c ---- */
 
-/* Whether another process is about to be given the lease. The registry is locked. */
-bool lease_twin_takes(const struct lease_worker *worker, const struct lease *lease);
 /* TELL and HEAR of struct policy_twin. */
 enum policy_answer lease_verb_tell(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 enum policy_answer lease_verb_hear(void *instance, size_t count, const struct slice *arguments, FILE *answer);

@@ -7,6 +7,9 @@
  *                                    ─► it lives ─► a search ─► found: it goes on
  *                                                           ─► all workers have looked: its locks have no owner
  *
+ * Where the connection closes before its process was found, what it has taken is kept by any connection of the same
+ * address and user. These are searched for in the same way: one at a time stands for all.
+ *
  * A process may also end while another one has its connection, which was forked from it or has forked it: both have the
  * socket, and only one of them is found. So it is looked whether processes live. One that has ended is gone when what
  * it took its locks by is closed, as it is with it, unless others have that. If they do, what was taken by it is
@@ -32,47 +35,62 @@ static void go(struct lease_worker *worker, struct lease_owner *owner)
 /* ---- further connections ---- */
 
 /* Some client of this worker that was not looked at for the search, or NULL. */
-static struct lease_client *next_untested(struct lease_client *client, uint64_t search)
+static struct lease_client *next_untested(struct lease_client *client, const struct lease_owner *sought)
 {
-    while (client != NULL && (client->tested >= search || client->process != NULL)) {
+    bool of_user = sought->user != 0;
+
+    while (client != NULL &&
+           (client->tested[of_user] >= sought->search || (of_user ? client->fellows : client->process) != NULL)) {
         client = LIST_NEXT(client, of_worker);
     }
     return client;
 }
 
-/* The client is of the process that is searched for, if that is so still. */
+/* The client is of those who are searched for, if they are so still. */
 static void find(struct lease_worker *worker, struct lease_client *client, uint64_t search)
 {
     lease_registry_lock(worker->registry);
     struct lease_owner *owner = lease_registry_next_search(worker->registry, search - 1);
     if (owner != NULL && owner->search == search) {
         struct slice name = {owner->name, owner->length};
-        lease_owner_adopt(worker, client, lease_registry_join(worker->registry, name));
+        struct lease_owner *joined = lease_registry_join(worker->registry, name, owner->shown);
+        if (joined->user != 0) {
+            client->fellows = lease_owner_welcome(worker, joined);
+        } else {
+            lease_owner_adopt(worker, client, joined);
+        }
     }
     lease_registry_unlock(worker->registry);
 }
 
+static enum policy_peer_search is_of(const struct lease_worker *worker, const struct lease_client *client,
+                                     const struct lease_owner *sought, bool *is)
+{
+    *is = client->user == sought->user && !client->is_shared && !client->is_relay;
+    return sought->user != 0 ? POLICY_PEER_TOLD : worker->host->peer_has(worker->host->context, client->connection, is);
+}
+
 /* Looks through the clients that were not looked at yet, but for those that have come since the look at the process
  * began: they follow at a later tick. False: there are more. */
-static bool look_through(struct lease_worker *worker, uint64_t search, const struct policy_peer *process, size_t *looks)
+static bool look_through(struct lease_worker *worker, const struct lease_owner *sought, size_t *looks)
 {
     const struct policy_host *host = worker->host;
-    struct lease_client *client = next_untested(LIST_FIRST(&worker->clients), search);
-    bool has = false;
+    struct lease_client *client = next_untested(LIST_FIRST(&worker->clients), sought);
+    bool is = false;
 
-    if (client != NULL && !host->look_at_peer(host->context, process)) {
+    if (client != NULL && sought->user == 0 && !host->look_at_peer(host->context, &sought->process)) {
         return false;
     }
     while (client != NULL && *looks > 0) {
-        if (host->peer_has(host->context, client->connection, &has) == POLICY_PEER_TOLD) {
+        if (is_of(worker, client, sought, &is) == POLICY_PEER_TOLD) {
             (*looks)--;
-            client->tested = search;
-            if (has) {
-                find(worker, client, search);
+            client->tested[sought->user != 0] = sought->search;
+            if (is) {
+                find(worker, client, sought->search);
                 return true;
             }
         }
-        client = next_untested(LIST_NEXT(client, of_worker), search);
+        client = next_untested(LIST_NEXT(client, of_worker), sought);
     }
     return client == NULL;
 }
@@ -91,33 +109,31 @@ static void end_search(struct lease_worker *worker, uint64_t search)
     }
 }
 
-/* The search behind that number, with its process; 0: there is none. */
-static uint64_t take_search(struct lease_worker *worker, uint64_t number, struct policy_peer *process)
+/* Goes on to whom the next search is for, of whom it has a copy. False: there is none. */
+static bool take_search(struct lease_worker *worker, struct lease_owner *sought)
 {
     lease_registry_lock(worker->registry);
-    const struct lease_owner *owner = lease_registry_next_search(worker->registry, number);
-    uint64_t search = owner != NULL ? owner->search : 0;
+    const struct lease_owner *owner = lease_registry_next_search(worker->registry, sought->search);
     if (owner != NULL) {
-        *process = owner->process;
+        *sought = *owner;
     }
     lease_registry_unlock(worker->registry);
-    return search;
+    return owner != NULL;
 }
 
 static void search(struct lease_worker *worker)
 {
     size_t looks = LOOKS_MAX;
-    struct policy_peer process;
-    uint64_t number = 0;
+    struct lease_owner sought = {.search = 0};
 
-    while ((number = take_search(worker, number, &process)) != 0) {
-        if (!look_through(worker, number, &process, &looks)) {
+    while (take_search(worker, &sought)) {
+        if (!look_through(worker, &sought, &looks)) {
             return;
         }
         lease_registry_lock(worker->registry);
-        end_search(worker, number);
+        end_search(worker, sought.search);
         lease_registry_unlock(worker->registry);
-        worker->searched = worker->searched < number ? number : worker->searched;
+        worker->searched = worker->searched < sought.search ? sought.search : worker->searched;
     }
 }
 
@@ -157,7 +173,7 @@ static void check(struct lease_worker *worker)
     struct lease_owner *owner = lease_registry_first_process(worker->registry);
 
     for (; owner != NULL && checks > 0; owner = LIST_NEXT(owner, of_processes)) {
-        if (now - owner->checked_us < CHECK_INTERVAL_US || owner->gone_us != 0 || LIST_EMPTY(&owner->leases)) {
+        if (now - owner->checked_us < CHECK_INTERVAL_US || owner->gone_us != 0 || LIST_EMPTY(&owner->shares)) {
             continue;
         }
         checks--;

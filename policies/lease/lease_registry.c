@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Scripts that are remembered: a client that makes up new ones all the time is not to fill the memory. */
-#define SCRIPTS_MAX 4096
+/* Scripts that are remembered of all users whose hash is the same, the latest: who makes up new ones all the time fills
+ * neither the memory nor what there is for others. */
+#define SCRIPTS_MAX 512
+#define SCRIPT_USERS 64
 /* Databases of which it is told apart whether a script in them may have ended any lease. */
 #define DATABASES 64
 /* Tables have some room from the beginning, so that adding to them succeeds. */
@@ -19,12 +21,30 @@
 #define SHARE 3
 /* So many times heavier what is on file may be than what it counts. */
 #define GROWTH 4
-/* Semaphores that are remembered, one in each place. */
-#define SEMAPHORES ((size_t)1024)
+/* Tokens that are remembered, one in each place. */
+#define TOKENS ((size_t)1024)
 
 struct unseen {
     uint64_t ended; /* when one ended last, as a number of a request */
     size_t under_way;
+};
+
+/* A token by which a lock was taken. */
+struct used_token {
+    uint64_t hash;
+    uint64_t owner; /* hashed; 0: several have used it */
+};
+
+/* What is under way and concerns a key, or a token under a key, by its hash: however much that is, nothing is walked
+ * through. It is there as long as anything is counted in it. */
+struct spot {
+    struct table_node node;
+    uint32_t requests; /* that concern all of the key, or the token */
+    uint32_t releases; /* of those */
+    uint32_t mentions; /* that concern the key, with any token or none */
+    uint32_t guards;   /* WATCHes of the key that last */
+    uint64_t released; /* the last release that has ended, and may have come about, … */
+    uint64_t over;     /* … and the last number when one came about */
 };
 
 struct lease_registry {
@@ -32,17 +52,21 @@ struct lease_registry {
     size_t threads;
     struct siphash_key hash_key;
     struct table keys;
+    struct table spots;
     struct table members;
     struct table owners;
     struct table scripts;
     _Atomic size_t script_count;
+    struct {
+        TAILQ_HEAD(, learned) scripts; /* the oldest first */
+        size_t count;
+    } of_users[SCRIPT_USERS];
     LIST_HEAD(, lease) leases;
     size_t lease_count;
     size_t most; /* what the leases may weigh, and the requests as well */
     size_t leases_weigh;
     size_t requests_weigh;
     uint64_t sequence;
-    size_t flushes;
     struct unseen unseen[DATABASES];
     LIST_HEAD(, lease_owner) processes;
     uint64_t searches;
@@ -52,12 +76,14 @@ struct lease_registry {
     struct lease_tallies *tallies;
     bool gives_away;
     int64_t beside_until_us;
-    struct lease_semaphore semaphores[SEMAPHORES];
+    struct used_token tokens[TOKENS];
     struct lease_wheel wheels[]; /* one for each worker */
 };
 
 struct learned {
     struct table_node node;
+    TAILQ_ENTRY(learned) of_user;
+    size_t of; /* which users */
     const struct lease_script *script;
     char digest[LEASE_DIGEST_LENGTH];
 };
@@ -76,7 +102,11 @@ struct lease_registry *lease_registry_new(size_t threads)
     pthread_mutex_init(&registry->mutex, NULL);
     LIST_INIT(&registry->leases);
     LIST_INIT(&registry->processes);
+    for (size_t i = 0; i < SCRIPT_USERS; i++) {
+        TAILQ_INIT(&registry->of_users[i].scripts);
+    }
     bool opened = table_open(&registry->keys, TABLE_ROOM);
+    opened = table_open(&registry->spots, TABLE_ROOM) && opened;
     opened = table_open(&registry->members, TABLE_ROOM) && opened;
     opened = table_open(&registry->owners, TABLE_ROOM) && opened;
     opened = table_open(&registry->scripts, TABLE_ROOM) && opened;
@@ -103,10 +133,11 @@ void lease_registry_free(struct lease_registry *registry)
     while (!LIST_EMPTY(&registry->leases)) {
         lease_registry_remove(registry, LIST_FIRST(&registry->leases), LEASE_REASON_DROPPED);
     }
-    assert(registry->keys.count == 0 && registry->owners.count == 0);
+    assert(registry->keys.count == 0 && registry->spots.count == 0 && registry->owners.count == 0);
     assert(registry->leases_weigh == 0 && registry->requests_weigh == 0);
     free_scripts(&registry->scripts);
     table_close(&registry->keys);
+    table_close(&registry->spots);
     table_close(&registry->members);
     table_close(&registry->owners);
     table_close(&registry->scripts);
@@ -176,7 +207,8 @@ static bool weigh(size_t most, size_t *of_all, size_t *of_holder, size_t *weight
 bool lease_registry_weigh(struct lease_registry *registry, struct lease *lease, size_t weight)
 {
     size_t nobodys = lease->weight;
-    size_t *of_owner = lease->owner != NULL ? &lease->owner->weight : &nobodys;
+    struct lease_owner *taker = lease_taker(lease);
+    size_t *of_owner = taker != NULL ? &taker->weight : &nobodys;
 
     return weigh(registry->most, &registry->leases_weigh, of_owner, &lease->weight, weight) ||
            weight <= GROWTH * lease->weight;
@@ -232,16 +264,6 @@ static uint64_t hash_text(const struct lease_registry *registry, struct slice te
     return siphash(&registry->hash_key, text.length > 0 ? text.data : "", text.length);
 }
 
-struct lease_semaphore *lease_registry_semaphore(struct lease_registry *registry, const struct lease_key *key)
-{
-    struct lease_semaphore *semaphore = &registry->semaphores[key->node.hash % SEMAPHORES];
-
-    if (semaphore->key != key->node.hash || semaphore->limit == 0) {
-        *semaphore = (struct lease_semaphore){.key = key->node.hash, .limit = 1};
-    }
-    return semaphore;
-}
-
 /* ---- keys ---- */
 
 static uint64_t hash_of_key(const struct lease_registry *registry, int64_t database, struct slice name)
@@ -280,7 +302,6 @@ static struct lease_key *take_key(struct lease_registry *registry, int64_t datab
     if (key != NULL) {
         *key = (struct lease_key){.database = database, .length = name.length};
         LIST_INIT(&key->members);
-        LIST_INIT(&key->touches);
         if (name.length > 0) {
             memcpy(key->name, name.data, name.length);
         }
@@ -289,60 +310,140 @@ static struct lease_key *take_key(struct lease_registry *registry, int64_t datab
     return key;
 }
 
-/* Frees the key if nothing has to do with it any more. */
+/* Frees the key if no lease is on it any more. */
 static void settle_key(struct lease_registry *registry, struct lease_key *key)
 {
-    if (LIST_EMPTY(&key->members) && LIST_EMPTY(&key->touches)) {
+    if (LIST_EMPTY(&key->members)) {
         table_remove(&registry->keys, &key->node);
         free(key);
     }
 }
 
-bool lease_registry_touch(struct lease_registry *registry, struct lease_touch *touch, int64_t database,
+/* ---- requests under way ---- */
+
+/* By which a token under a key is found. */
+static uint64_t hash_of_token(const struct lease_registry *registry, uint64_t key_hash, struct slice token)
+{
+    /* Turned, so that a key and a token that read the same do not come to nothing. */
+    return hash_text(registry, token) ^ (key_hash << 1 | key_hash >> 63);
+}
+
+static struct spot *find_spot(const struct lease_registry *registry, uint64_t hash)
+{
+    return (struct spot *)(void *)table_first(&registry->spots, hash);
+}
+
+/* Made if need be; NULL when memory is short. */
+static struct spot *take_spot(struct lease_registry *registry, uint64_t hash)
+{
+    struct spot *spot = find_spot(registry, hash);
+
+    if (spot == NULL) {
+        spot = calloc(1, sizeof *spot);
+        if (spot != NULL) {
+            (void)table_add(&registry->spots, &spot->node, hash);
+        }
+    }
+    return spot;
+}
+
+static void settle_spot(struct lease_registry *registry, struct spot *spot)
+{
+    if (spot != NULL && spot->requests == 0 && spot->mentions == 0 && spot->guards == 0) {
+        table_remove(&registry->spots, &spot->node);
+        free(spot);
+    }
+}
+
+bool lease_registry_expects(struct lease_registry *registry, int64_t database, struct slice name)
+{
+    uint64_t hash = hash_of_key(registry, database, name);
+    const struct spot *spot = find_spot(registry, hash);
+
+    return (spot != NULL && spot->mentions > 0) || find_key(registry, database, name, hash) != NULL;
+}
+
+void lease_registry_touch(struct lease_registry *registry, struct lease_touch *touch, int64_t database,
                           struct slice name)
 {
-    touch->key = take_key(registry, database, name);
-    if (touch->key == NULL) {
-        return false;
+    touch->key_hash = hash_of_key(registry, database, name);
+    touch->hash = touch->token.data == NULL ? touch->key_hash : hash_of_token(registry, touch->key_hash, touch->token);
+    struct spot *of_key = take_spot(registry, touch->key_hash);
+    struct spot *spot = of_key != NULL ? take_spot(registry, touch->hash) : NULL;
+    if (spot == NULL) {
+        settle_spot(registry, of_key);
+        return;
     }
-    LIST_INSERT_HEAD(&touch->key->touches, touch, of_key);
-    return true;
+    touch->is_counted = true;
+    of_key->mentions++;
+    spot->requests++;
+    spot->releases += touch->releases;
 }
 
 void lease_registry_untouch(struct lease_registry *registry, struct lease_touch *touch)
 {
-    struct lease_key *key = touch->key;
-
-    if (key != NULL) {
-        touch->key = NULL;
-        LIST_REMOVE(touch, of_key);
-        settle_key(registry, key);
+    if (!touch->is_counted) {
+        return;
+    }
+    struct spot *of_key = find_spot(registry, touch->key_hash), *spot = find_spot(registry, touch->hash);
+    touch->is_counted = false;
+    touch->overtaken = of_key->released > touch->sequence || spot->released > touch->sequence;
+    touch->is_over = spot->over >= touch->sequence;
+    of_key->mentions--;
+    spot->requests--;
+    spot->releases -= touch->releases;
+    settle_spot(registry, spot);
+    if (touch->hash != touch->key_hash) {
+        settle_spot(registry, of_key);
     }
 }
 
-void lease_registry_begin_flush(struct lease_registry *registry)
+void lease_registry_note_release(struct lease_registry *registry, const struct lease_touch *touch, bool came_about)
 {
-    registry->flushes++;
+    struct spot *spot = find_spot(registry, touch->hash);
+
+    if (spot != NULL && spot->released < touch->sequence) {
+        spot->released = touch->sequence;
+    }
+    if (spot != NULL && came_about && touch->token.data != NULL) {
+        spot->over = registry->sequence;
+    }
 }
 
-void lease_registry_end_flush(struct lease_registry *registry)
+uint64_t lease_registry_guard(struct lease_registry *registry, int64_t database, struct slice name)
 {
-    registry->flushes--;
+    struct spot *spot = take_spot(registry, hash_of_key(registry, database, name));
+
+    if (spot == NULL) {
+        return 0;
+    }
+    spot->guards++;
+    return spot->node.hash;
 }
 
-static size_t place_of(int64_t database)
+void lease_registry_unguard(struct lease_registry *registry, uint64_t guard)
 {
-    return (size_t)((uint64_t)database % DATABASES);
+    struct spot *spot = find_spot(registry, guard);
+
+    if (spot != NULL && spot->guards > 0) {
+        spot->guards--;
+        settle_spot(registry, spot);
+    }
+}
+
+static struct unseen *unseen_of(struct lease_registry *registry, int64_t database)
+{
+    return &registry->unseen[(uint64_t)database % DATABASES];
 }
 
 void lease_registry_begin_unseen(struct lease_registry *registry, int64_t database)
 {
-    registry->unseen[place_of(database)].under_way++;
+    unseen_of(registry, database)->under_way++;
 }
 
 void lease_registry_end_unseen(struct lease_registry *registry, int64_t database, bool executed)
 {
-    struct unseen *unseen = &registry->unseen[place_of(database)];
+    struct unseen *unseen = unseen_of(registry, database);
 
     unseen->under_way--;
     if (executed) {
@@ -350,31 +451,35 @@ void lease_registry_end_unseen(struct lease_registry *registry, int64_t database
     }
 }
 
+void lease_registry_unsee(struct lease_registry *registry)
+{
+    uint64_t now = lease_registry_sequence(registry);
+
+    for (size_t i = 0; i < DATABASES; i++) {
+        registry->unseen[i].ended = now;
+    }
+}
+
 uint64_t lease_registry_unseen(const struct lease_registry *registry, int64_t database)
 {
-    const struct unseen *unseen = &registry->unseen[place_of(database)];
+    const struct unseen *unseen = &registry->unseen[(uint64_t)database % DATABASES];
 
     return unseen->under_way > 0 ? UINT64_MAX : unseen->ended;
 }
 
 bool lease_registry_is_empty(const struct lease_registry *registry)
 {
-    return registry->keys.count == 0;
+    return registry->keys.count == 0 && registry->spots.count == 0;
 }
 
 /* ---- leases ---- */
-
-static uint64_t hash_of_member(const struct lease_registry *registry, const struct lease_key *key, struct slice token)
-{
-    return hash_text(registry, token) ^ key->node.hash;
-}
 
 struct lease *lease_registry_find(struct lease_registry *registry, int64_t database, struct slice name,
                                   struct slice token)
 {
     const struct lease_key *key = lease_registry_find_key(registry, database, name);
     struct table_node *node =
-        key != NULL ? table_first(&registry->members, hash_of_member(registry, key, token)) : NULL;
+        key != NULL ? table_first(&registry->members, hash_of_token(registry, key->node.hash, token)) : NULL;
 
     for (; node != NULL; node = table_next(node)) {
         const struct lease_member *member = (const struct lease_member *)(const void *)node;
@@ -418,7 +523,7 @@ static bool add_member(struct lease_registry *registry, struct lease *lease, int
     member->lease = lease;
     member->key->member_count++;
     LIST_INSERT_HEAD(&member->key->members, member, of_key);
-    (void)table_add(&registry->members, &member->node, hash_of_member(registry, member->key, lease->token));
+    (void)table_add(&registry->members, &member->node, hash_of_token(registry, member->key->node.hash, lease->token));
     lease->key_count++;
     return true;
 }
@@ -462,26 +567,106 @@ struct lease *lease_registry_add(struct lease_registry *registry, int64_t databa
 
 static void settle_owner(struct lease_registry *registry, struct lease_owner *owner)
 {
-    if (owner->connections == 0 && LIST_EMPTY(&owner->leases)) {
+    if (owner->connections == 0 && LIST_EMPTY(&owner->shares)) {
         assert(owner->weight == 0);
         table_remove(&registry->owners, &owner->node);
-        if (owner->process.pid != 0) {
+        if (owner->process.pid != 0 || owner->user != 0) {
             LIST_REMOVE(owner, of_processes);
         }
         free(owner);
     }
 }
 
-static void disown(struct lease_registry *registry, struct lease *lease)
+struct lease_owner *lease_taker(const struct lease *lease)
 {
-    struct lease_owner *owner = lease->owner;
+    const struct lease_share *first = LIST_FIRST(&lease->shares);
 
-    if (owner != NULL) {
-        owner->weight -= lease->weight;
-        lease->owner = NULL;
-        LIST_REMOVE(lease, of_owner);
-        settle_owner(registry, owner);
+    return first != NULL ? first->owner : NULL;
+}
+
+/* The lease weighs on its taker, whoever that is from now on. */
+static void shift_weight(struct lease *lease, struct lease_owner *before)
+{
+    struct lease_owner *taker = lease_taker(lease);
+
+    if (before != NULL) {
+        before->weight -= lease->weight;
     }
+    if (taker != NULL) {
+        taker->weight += lease->weight;
+    }
+}
+
+static struct lease_share *find_share(const struct lease *lease, const struct lease_owner *owner)
+{
+    struct lease_share *share = LIST_FIRST(&lease->shares);
+
+    while (share != NULL && share->owner != owner) {
+        share = LIST_NEXT(share, of_lease);
+    }
+    return share;
+}
+
+void lease_registry_disown(struct lease_registry *registry, struct lease_share *share)
+{
+    struct lease *lease = share->lease;
+    struct lease_owner *owner = share->owner, *taker = lease_taker(lease);
+
+    LIST_REMOVE(share, of_owner);
+    LIST_REMOVE(share, of_lease);
+    shift_weight(lease, taker);
+    settle_owner(registry, owner);
+    share->owner = NULL;
+    if (share != &lease->taken) {
+        free(share);
+    }
+}
+
+struct lease_share *lease_own(struct lease *lease, struct lease_owner *owner)
+{
+    struct lease_share *share = find_share(lease, owner), *taken = LIST_FIRST(&lease->shares);
+
+    if (share != NULL) {
+        return share;
+    }
+    share = lease->taken.owner == NULL ? &lease->taken : malloc(sizeof *share);
+    if (share == NULL) {
+        return NULL;
+    }
+    *share = (struct lease_share){.lease = lease, .owner = owner};
+    LIST_INSERT_HEAD(&owner->shares, share, of_owner);
+    if (taken != NULL) {
+        LIST_INSERT_AFTER(taken, share, of_lease);
+    } else {
+        LIST_INSERT_HEAD(&lease->shares, share, of_lease);
+        shift_weight(lease, NULL);
+    }
+    return share;
+}
+
+void lease_registry_hand_over(struct lease_registry *registry, struct lease_share *share, struct lease_owner *owner)
+{
+    struct lease_owner *before = share->owner, *taker = lease_taker(share->lease);
+
+    if (find_share(share->lease, owner) != NULL) {
+        lease_registry_disown(registry, share);
+        return;
+    }
+    LIST_REMOVE(share, of_owner);
+    share->owner = owner;
+    LIST_INSERT_HEAD(&owner->shares, share, of_owner);
+    shift_weight(share->lease, taker);
+    settle_owner(registry, before);
+}
+
+bool lease_registry_use_token(struct lease_registry *registry, struct slice token, const struct lease_owner *owner)
+{
+    uint64_t hash = hash_text(registry, token), by = owner->node.hash;
+    struct used_token *used = &registry->tokens[hash % TOKENS];
+
+    used->owner = used->hash != hash || used->owner == by ? by : 0;
+    used->hash = hash;
+    return used->owner == 0;
 }
 
 void lease_move(struct lease *lease, enum lease_state state)
@@ -499,7 +684,9 @@ void lease_registry_remove(struct lease_registry *registry, struct lease *lease,
     remove_members(registry, lease);
     settle_keys(registry, lease);
     lease->key_count = 0;
-    disown(registry, lease);
+    while (!LIST_EMPTY(&lease->shares)) {
+        lease_registry_disown(registry, LIST_FIRST(&lease->shares));
+    }
     LIST_REMOVE(lease, of_all);
     registry->lease_count--;
     lease_move(lease, LEASE_ENDED);
@@ -519,49 +706,45 @@ struct lease *lease_registry_first(const struct lease_registry *registry)
     return LIST_FIRST(&registry->leases);
 }
 
-/* Whether a request is under way that concerns the lease, or only one that may release it. */
-static bool is_touched(const struct lease_registry *registry, const struct lease *lease, bool releasing)
+bool lease_registry_is_guarded(const struct lease_registry *registry, const struct lease *lease)
 {
-    const struct lease_touch *touch;
+    bool is = false;
 
-    if (registry->flushes > 0) {
-        return true;
-    }
     for (size_t i = 0; i < lease->key_count; i++) {
-        LIST_FOREACH(touch, &lease->members[i].key->touches, of_key)
-        {
-            bool concerns = touch->token.data == NULL || slice_equal(touch->token, lease->token);
-            if (concerns && (touch->releases || (!releasing && !touch->guards))) {
-                return true;
-            }
-        }
+        const struct spot *spot = find_spot(registry, lease->members[i].key->node.hash);
+        is = is || (spot != NULL && spot->guards > 0);
     }
-    return false;
+    return is;
 }
 
-bool lease_registry_is_guarded(const struct lease *lease)
+/* Whether requests are counted there, or only those that may release. */
+static bool is_counted(const struct lease_registry *registry, uint64_t hash, bool releases)
 {
-    const struct lease_touch *touch;
+    const struct spot *spot = find_spot(registry, hash);
+
+    return spot != NULL && (releases ? spot->releases : spot->requests) > 0;
+}
+
+static bool is_concerned(const struct lease_registry *registry, const struct lease *lease, bool releases)
+{
+    bool is = false;
 
     for (size_t i = 0; i < lease->key_count; i++) {
-        LIST_FOREACH(touch, &lease->members[i].key->touches, of_key)
-        {
-            if (touch->guards) {
-                return true;
-            }
-        }
+        const struct lease_member *member = &lease->members[i];
+        is = is || is_counted(registry, member->key->node.hash, releases) ||
+             is_counted(registry, member->node.hash, releases);
     }
-    return false;
+    return is;
 }
 
 bool lease_registry_is_releasing(const struct lease_registry *registry, const struct lease *lease)
 {
-    return is_touched(registry, lease, true);
+    return is_concerned(registry, lease, true);
 }
 
 bool lease_registry_is_touched(const struct lease_registry *registry, const struct lease *lease)
 {
-    return is_touched(registry, lease, false);
+    return is_concerned(registry, lease, false);
 }
 
 /* ---- owners ---- */
@@ -579,7 +762,7 @@ static struct lease_owner *find_owner(struct lease_registry *registry, struct sl
     return NULL;
 }
 
-struct lease_owner *lease_registry_join(struct lease_registry *registry, struct slice name)
+struct lease_owner *lease_registry_join(struct lease_registry *registry, struct slice name, size_t shown)
 {
     uint64_t hash = hash_text(registry, name);
     struct lease_owner *owner = find_owner(registry, name, hash);
@@ -589,8 +772,8 @@ struct lease_owner *lease_registry_join(struct lease_registry *registry, struct 
         if (owner == NULL) {
             return NULL;
         }
-        *owner = (struct lease_owner){.length = name.length, .shown = name.length};
-        LIST_INIT(&owner->leases);
+        *owner = (struct lease_owner){.length = name.length, .shown = shown};
+        LIST_INIT(&owner->shares);
         memcpy(owner->name, name.data, name.length);
         (void)table_add(&registry->owners, &owner->node, hash);
     }
@@ -601,13 +784,15 @@ struct lease_owner *lease_registry_join(struct lease_registry *registry, struct 
     return owner;
 }
 
-struct lease_owner *lease_registry_join_process(struct lease_registry *registry, struct slice name,
-                                                const struct policy_peer *process)
+struct lease_owner *lease_registry_join_process(struct lease_registry *registry, struct slice name, size_t shown,
+                                                const struct policy_peer *process, uint64_t user)
 {
-    struct lease_owner *owner = lease_registry_join(registry, name);
+    struct lease_owner *owner = lease_registry_join(registry, name, shown);
+    bool is_new = owner != NULL && owner->process.pid == 0 && owner->user == 0;
 
-    if (owner != NULL && owner->process.pid == 0) {
+    if (is_new && (process->pid != 0 || user != 0)) {
         owner->process = *process;
+        owner->user = user;
         LIST_INSERT_HEAD(&registry->processes, owner, of_processes);
     }
     return owner;
@@ -665,60 +850,68 @@ void lease_registry_leave(struct lease_registry *registry, struct lease_owner *o
     settle_owner(registry, owner);
 }
 
-void lease_registry_own(struct lease_registry *registry, struct lease *lease, struct lease_owner *owner)
-{
-    if (lease->owner != owner) {
-        disown(registry, lease);
-        owner->weight += lease->weight;
-        lease->owner = owner;
-        LIST_INSERT_HEAD(&owner->leases, lease, of_owner);
-    }
-}
-
 /* ---- scripts ---- */
 
-static const struct lease_script *find_script(const struct lease_registry *registry, struct slice digest, uint64_t hash)
+/* The one that such users (SCRIPT_USERS: any) have had remembered, or NULL. */
+static struct learned *find_learned(const struct lease_registry *registry, struct slice digest, size_t of)
 {
-    struct table_node *node = table_first(&registry->scripts, hash);
+    struct table_node *node = table_first(&registry->scripts, hash_text(registry, digest));
 
     for (; node != NULL; node = table_next(node)) {
-        const struct learned *learned = (const struct learned *)(const void *)node;
-        if (slice_equal(digest, (struct slice){learned->digest, sizeof learned->digest})) {
-            return learned->script;
+        struct learned *learned = (struct learned *)(void *)node;
+        if (slice_equal(digest, (struct slice){learned->digest, sizeof learned->digest}) &&
+            (of == SCRIPT_USERS || learned->of == of)) {
+            return learned;
         }
     }
     return NULL;
 }
 
-void lease_registry_learn(struct lease_registry *registry, const char digest[LEASE_DIGEST_LENGTH],
-                          const struct lease_script *script)
+static void forget_learned(struct lease_registry *registry, struct learned *learned)
 {
-    struct slice text = {digest, LEASE_DIGEST_LENGTH};
-    uint64_t hash = hash_text(registry, text);
-    struct learned *learned;
+    TAILQ_REMOVE(&registry->of_users[learned->of].scripts, learned, of_user);
+    registry->of_users[learned->of].count--;
+    table_remove(&registry->scripts, &learned->node);
+}
 
-    if (registry->scripts.count >= SCRIPTS_MAX || find_script(registry, text, hash) != NULL) {
-        return;
+void lease_registry_learn(struct lease_registry *registry, const char digest[LEASE_DIGEST_LENGTH],
+                          const struct lease_script *script, uint64_t user)
+{
+    size_t of = user % SCRIPT_USERS;
+    struct slice text = {digest, LEASE_DIGEST_LENGTH};
+    /* Known already, it is the latest again; others' is theirs, and may be forgotten. */
+    struct learned *learned = find_learned(registry, text, of);
+
+    if (learned == NULL && registry->of_users[of].count == SCRIPTS_MAX) {
+        learned = TAILQ_FIRST(&registry->of_users[of].scripts);
     }
-    learned = malloc(sizeof *learned);
+    if (learned != NULL) {
+        forget_learned(registry, learned);
+    } else {
+        learned = malloc(sizeof *learned);
+    }
     if (learned != NULL) {
         learned->script = script;
+        learned->of = of;
         memcpy(learned->digest, digest, sizeof learned->digest);
-        (void)table_add(&registry->scripts, &learned->node, hash);
+        registry->of_users[of].count++;
+        TAILQ_INSERT_TAIL(&registry->of_users[of].scripts, learned, of_user);
+        (void)table_add(&registry->scripts, &learned->node, hash_text(registry, text));
         atomic_store_explicit(&registry->script_count, registry->scripts.count, memory_order_relaxed);
     }
 }
 
 const struct lease_script *lease_registry_script(struct lease_registry *registry, struct slice digest)
 {
-    const struct lease_script *script;
+    const struct learned *learned;
 
     /* Most scripts are of no lock. */
     if (atomic_load_explicit(&registry->script_count, memory_order_relaxed) == 0) {
         return NULL;
     }
     lease_registry_lock(registry);
-    script = find_script(registry, digest, hash_text(registry, digest));
+    learned = find_learned(registry, digest, SCRIPT_USERS);
+    const struct lease_script *script = learned != NULL ? learned->script : NULL;
     lease_registry_unlock(registry);
     return script;
 }

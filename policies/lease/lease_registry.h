@@ -1,9 +1,9 @@
 /*
  * Which leases there are: one registry for all workers of the process. A lease is found by database, key and token, by
- * key alone, or by its owner. What is under way at Redis and may end a lease is written down with the keys it touches.
+ * key alone, or by its owner. What is under way at Redis and may change a lease is counted by the keys and tokens that
+ * it touches.
  *
  *   keys ──► members ──► lease ◄── owner (connections of one client)
- *    └─────► touches ──► requests under way
  *
  * All functions but those of opening, closing and locking are for who has locked the registry. There is one lock:
  * locks are taken and released tens of thousands of times a second, not millions, and each time takes less than a
@@ -23,8 +23,6 @@
 #define LEASE_TEXT_MAX ((size_t)64 * 1024)
 /* Keys of one lock that are watched: more than a script of a policy takes are none. */
 #define LEASE_KEYS_MAX ((size_t)POLICY_SCRIPT_ARGUMENTS_MAX - 4)
-/* The longest name of an owner. */
-#define LEASE_OWNER_MAX 512
 
 enum lease_state {
     LEASE_UNHEALED,  /* it has no time to live: it is to be given one */
@@ -56,14 +54,13 @@ enum lease_reason {
 };
 
 struct lease;
-struct lease_touch;
 
+/* A key of leases. */
 struct lease_key {
     struct table_node node;
     int64_t database;
     LIST_HEAD(, lease_member) members;
     size_t member_count;
-    LIST_HEAD(, lease_touch) touches;
     size_t length;
     char name[];
 };
@@ -76,53 +73,53 @@ struct lease_member {
     struct lease_key *key;
 };
 
-/* Ranks of attempts that are told apart. */
-#define LEASE_RANKS 32
-
-/* What attempts at a semaphore have shown of it. */
-struct lease_semaphore {
-    uint64_t key;                 /* hashed */
-    uint32_t limit;               /* it has so many permits, or more */
-    uint32_t briefs[LEASE_RANKS]; /* so many attempts with that rank were given back soon: permits, or refused */
-};
-
-/* A request under way that concerns a key; embedded in what is kept of the request. */
+/* What a request under way touches: a lease, or all of a key. Nothing points to it. */
 struct lease_touch {
-    LIST_ENTRY(lease_touch) of_key;
-    struct lease_key *key; /* NULL: it is not written down (any more) */
-    struct slice token;    /* whose lease; data NULL: any */
-    bool releases;         /* it may release it: nothing is renewed until the answer is there */
-    bool acquires;         /* it may acquire it, or show that it is held … */
-    bool overtaken;        /* … and a release of it was answered in the meantime … */
-    bool is_over;          /* … or was sent in the meantime, too, by this token, and came about */
-    bool guards;           /* it is no request, but a WATCH of the key that lasts */
-    uint64_t sequence;     /* of the request: later ones are greater */
+    struct slice token;      /* whose lease; data NULL: any */
+    uint64_t sequence;       /* of the request: later ones are greater */
+    uint64_t key_hash, hash; /* by which it is counted: with its key, and with its token */
+    bool releases;           /* it may release the lease */
+    bool is_counted;
+    /* Once it has ended: */
+    bool overtaken; /* a release that was sent behind it has ended before it, … */
+    bool is_over;   /* … and one by the same token, sent before or behind, came about while it was under way */
 };
 
 /* Whose connections show that the holder lives. */
 struct lease_owner {
     struct table_node node;
     size_t connections;
-    size_t weight;   /* of its leases */
+    size_t weight;   /* of what it has taken */
     int64_t gone_us; /* when the last connection went; 0: there are some, or may be */
-    LIST_HEAD(, lease) leases;
+    LIST_HEAD(, lease_share) shares;
     /* Of a process; pid 0: it is none. */
     struct policy_peer process;
+    uint64_t user; /* whose connections of one address it is all of, hashed with that; 0: it is none such */
     LIST_ENTRY(lease_owner) of_processes;
     int64_t checked_us;   /* when it was last looked at whether it lives */
     bool is_alone;        /* it is one connection, and so of this process only */
     bool ended;           /* it does not: those who have its connections now are to be found */
     uint64_t search;      /* the number of the search for further connections of it; 0: there is none */
     size_t searchers;     /* workers that have not looked through their clients yet */
-    size_t length, shown; /* of the name, and of what is shown of it */
+    size_t length, shown; /* of the name, which no other has, and of what is shown of it */
     char name[];
+};
+
+/* That one of its owners has the lease. */
+struct lease_share {
+    LIST_ENTRY(lease_share) of_owner;
+    LIST_ENTRY(lease_share) of_lease;
+    struct lease *lease;
+    struct lease_owner *owner; /* NULL: it is not in use */
+    uint64_t client;           /* the connection by which he has it; 0: one of another process */
 };
 
 struct lease {
     struct lease_wheel_entry watch; /* first, so that it is found from there */
     LIST_ENTRY(lease) of_all;
-    LIST_ENTRY(lease) of_owner;
-    struct lease_owner *owner;
+    /* Of the taker, who is the first, and of those who have extended it by the token. It ends when all are gone. */
+    LIST_HEAD(, lease_share) shares;
+    struct lease_share taken;
     struct lease_terms terms;
     enum lease_kind kind;
     enum lease_state state;
@@ -134,8 +131,7 @@ struct lease {
     bool after_release; /* a release may have come about */
     bool ranked;        /* a permit that newcomers' scores are compared with: the lower its score, the safer it is */
     bool trial;         /* of those: an attempt that may have been refused */
-    bool rank_asked;    /* of a trial: its owner has asked for its rank, … */
-    uint32_t rank;      /* … which was this */
+    bool rank_asked;    /* of a trial: its owner has asked for its rank */
     bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
     bool was_endless;   /* it was taken without a time to live, and may have none again behind a failover */
     size_t weight;      /* what it counts of max_leases */
@@ -153,6 +149,7 @@ struct lease {
     int64_t vague_us;       /* … but so much later perhaps */
     int64_t proved_us;      /* when Redis has told that, … */
     int64_t proved_over_us; /* … over the connection that was there since then; 0: over the owner's, or there is none */
+    int64_t missed_us;      /* when Redis was first found not to have it; 0: it has */
     int64_t retry_us;       /* after a failure: when to try again; else 0 */
     int64_t called_us;      /* when a script for it was sent last; 0: never */
     struct lease_score score; /* of a semaphore: as it is now … */
@@ -173,6 +170,7 @@ enum lease_once {
     LEASE_ONCE_PROCESS,
     LEASE_ONCE_CLIENT,
     LEASE_ONCE_RELAYED, /* … that a lock came by way of another Headgate, … */
+    LEASE_ONCE_VALUE,   /* … that two owners have used one value, … */
     LEASE_ONCE_RANK,    /* … and that a rule does not say how many permits there are */
     LEASE_ONCES
 };
@@ -205,26 +203,28 @@ void lease_registry_set_beside(struct lease_registry *registry, int64_t until_us
 bool lease_registry_is_beside(const struct lease_registry *registry, int64_t now_us);
 bool lease_registry_gives_away(const struct lease_registry *registry, int64_t now_us);
 
-/* What is known of the semaphore with that key: what was known of another may make way for it. */
-struct lease_semaphore *lease_registry_semaphore(struct lease_registry *registry, const struct lease_key *key);
-
 /* ---- keys ---- */
 
-/* The key, if a lease or a request under way has to do with it, or NULL. */
+/* The key, if there are leases on it, or NULL. */
 struct lease_key *lease_registry_find_key(struct lease_registry *registry, int64_t database, struct slice name);
-/* Writes down that a request under way touches the key. The token must stay as long as that is so. False when memory is
- * short. */
-bool lease_registry_touch(struct lease_registry *registry, struct lease_touch *touch, int64_t database,
+/* Whether there are, or a request under way concerns it. */
+bool lease_registry_expects(struct lease_registry *registry, int64_t database, struct slice name);
+/* Counts that a request with the touch's sequence is under way. Without memory it is not counted. */
+void lease_registry_touch(struct lease_registry *registry, struct lease_touch *touch, int64_t database,
                           struct slice name);
-/* The request has ended. Harmless for a touch that is not written down. */
+/* The request has ended. Harmless for a touch that is not counted. */
 void lease_registry_untouch(struct lease_registry *registry, struct lease_touch *touch);
-/* Requests under way that may remove any key (FLUSHALL): as long as there are some, nothing is renewed. */
-void lease_registry_begin_flush(struct lease_registry *registry);
-void lease_registry_end_flush(struct lease_registry *registry);
+/* The request has ended, and may have released what it touches; came_about: it has. */
+void lease_registry_note_release(struct lease_registry *registry, const struct lease_touch *touch, bool came_about);
+/* Somebody WATCHes a key from now on; what ends that is returned, 0 when memory is short. */
+uint64_t lease_registry_guard(struct lease_registry *registry, int64_t database, struct slice name);
+void lease_registry_unguard(struct lease_registry *registry, uint64_t guard);
 /* Scripts under way that nobody knows and that did not say which keys they touch: any lease of the database may be
  * ended by them, or by those of some other one. executed: it may have been. */
 void lease_registry_begin_unseen(struct lease_registry *registry, int64_t database);
 void lease_registry_end_unseen(struct lease_registry *registry, int64_t database, bool executed);
+/* The same of something that has ended, and may have been executed, of all databases (FLUSHALL). */
+void lease_registry_unsee(struct lease_registry *registry);
 /* The number of when one of them ended last; UINT64_MAX: some are under way; 0: there was none. */
 uint64_t lease_registry_unseen(const struct lease_registry *registry, int64_t database);
 /* Whether there is neither a lease nor a request under way that concerns a key. */
@@ -257,20 +257,20 @@ struct lease *lease_registry_first(const struct lease_registry *registry);
 /* Whether a request that may release the lease is under way. */
 bool lease_registry_is_releasing(const struct lease_registry *registry, const struct lease *lease);
 /* Whether somebody WATCHes a key of it. */
-bool lease_registry_is_guarded(const struct lease *lease);
+bool lease_registry_is_guarded(const struct lease_registry *registry, const struct lease *lease);
 /* Whether any request that concerns it is: what a script says in the meantime may be out of date. */
 bool lease_registry_is_touched(const struct lease_registry *registry, const struct lease *lease);
 
 /* ---- owners ---- */
 
-/* The owner of that name, with one more connection; NULL when memory is short. */
-struct lease_owner *lease_registry_join(struct lease_registry *registry, struct slice name);
-/* The same for a process, whose name this is. */
-struct lease_owner *lease_registry_join_process(struct lease_registry *registry, struct slice name,
-                                                const struct policy_peer *process);
-/* The first of the processes; the next is LIST_NEXT(owner, of_processes). */
+/* The owner of that name, of which so much is shown, with one more connection; NULL when memory is short. */
+struct lease_owner *lease_registry_join(struct lease_registry *registry, struct slice name, size_t shown);
+/* The same for a process, whose name this is, or for all connections of a user, if the process has no pid. */
+struct lease_owner *lease_registry_join_process(struct lease_registry *registry, struct slice name, size_t shown,
+                                                const struct policy_peer *process, uint64_t user);
+/* The first of both; the next is LIST_NEXT(owner, of_processes). */
 struct lease_owner *lease_registry_first_process(const struct lease_registry *registry);
-/* All workers are to look for further connections of the process, until it is joined; searches are numbered in their
+/* All workers are to look for further connections of one of both, until it is joined; searches are numbered in their
  * order. */
 void lease_registry_search(struct lease_registry *registry, struct lease_owner *process);
 /* The search with the next number; NULL if there is none. */
@@ -283,14 +283,22 @@ uint64_t lease_registry_endings(const struct lease_registry *registry);
 bool lease_registry_is_first(struct lease_registry *registry, enum lease_once what);
 /* A connection of the owner has gone. The owner is void if it has neither connections nor leases. */
 void lease_registry_leave(struct lease_registry *registry, struct lease_owner *owner, int64_t now_us);
-/* Gives the lease to the owner. */
-void lease_registry_own(struct lease_registry *registry, struct lease *lease, struct lease_owner *owner);
+/* The owner has the lease, too, from now on. NULL when memory is short, which it never is of the first one. */
+struct lease_share *lease_own(struct lease *lease, struct lease_owner *owner);
+/* What was one owner's is the other one's from now on. The share is void if that has the lease already. */
+void lease_registry_hand_over(struct lease_registry *registry, struct lease_share *share, struct lease_owner *owner);
+/* The owner has the lease no more. */
+void lease_registry_disown(struct lease_registry *registry, struct lease_share *share);
+/* Who took the lease; NULL: nobody knows. */
+struct lease_owner *lease_taker(const struct lease *lease);
+/* The owner has taken a lock by that token. Whether another had, too, as far as that is remembered. */
+bool lease_registry_use_token(struct lease_registry *registry, struct slice token, const struct lease_owner *owner);
 
 /* ---- scripts that were seen ---- */
 
-/* Remembers what a script does that is in no table. */
+/* Remembers what a script does that is in no table, of as many as there may be of a user's. */
 void lease_registry_learn(struct lease_registry *registry, const char digest[LEASE_DIGEST_LENGTH],
-                          const struct lease_script *script);
+                          const struct lease_script *script, uint64_t user);
 /* NULL if nothing was learned of it. Locks the registry, if it has to look. */
 const struct lease_script *lease_registry_script(struct lease_registry *registry, struct slice digest);
 

@@ -11,19 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Requests of one transaction that are kept; of a longer one the rest is taken for one that may remove any key. */
-#define QUEUED_MAX 1000
-
-const struct lease_rule *lease_request_rule(const struct lease_worker *worker, struct slice key)
-{
-    for (size_t i = 0; i < worker->rule_count; i++) {
-        if (lease_rule_names(&worker->rules[i], key)) {
-            return &worker->rules[i];
-        }
-    }
-    return NULL;
-}
-
 /* ---- what the request is ---- */
 
 /* What is looked at, and what has been found out. */
@@ -45,7 +32,7 @@ static const struct lease_script *look_up_script(void *context, struct slice dig
 }
 
 /* Remembers a text that is none of a known script, but means something. */
-static void learn(struct lease_worker *worker, const struct policy_request *request)
+static void learn(struct lease_worker *worker, const struct lease_client *client, const struct policy_request *request)
 {
     char digest[LEASE_DIGEST_LENGTH + 1];
     struct slice text;
@@ -57,7 +44,7 @@ static void learn(struct lease_worker *worker, const struct policy_request *requ
     if (script != NULL && script->digest == NULL) {
         lease_shape_digest(text, digest);
         lease_registry_lock(worker->registry);
-        lease_registry_learn(worker->registry, digest, script);
+        lease_registry_learn(worker->registry, digest, script, client->user);
         lease_registry_unlock(worker->registry);
     }
 }
@@ -153,8 +140,17 @@ static bool is_watched(struct reading *reading)
     if (lease_kind_is_semaphore(shape->kind)) {
         return read_score(reading);
     }
-    /* Only strings are taken without a lease. */
-    return reading->lease_us > 0 || shape->kind == LEASE_STRING || shape->kind == LEASE_STRINGS;
+    /* Only strings are taken without a lease; one that is over leaves nothing. */
+    bool is_string = shape->kind == LEASE_STRING || shape->kind == LEASE_STRINGS;
+    return reading->lease_us > 0 || (is_string && shape->expires_unit == LEASE_UNIT_NONE);
+}
+
+/* That the request will meet. */
+static int64_t database_of(const struct reading *reading)
+{
+    const struct lease_client *client = reading->client;
+
+    return client->queued_selects ? client->queued_database : reading->request->client->database;
 }
 
 static bool takes_or_extends(const struct lease_shape *shape)
@@ -178,8 +174,8 @@ struct pairs {
 
 static struct pairs pairs_of(const struct lease_shape *shape)
 {
-    bool by_token =
-        shape->action != LEASE_FORCE_RELEASE && shape->action != LEASE_EXPIRE && shape->action != LEASE_UNSEEN;
+    bool by_token = shape->action != LEASE_FORCE_RELEASE && shape->action != LEASE_EXPIRE &&
+                    shape->action != LEASE_UNSEEN && shape->action != LEASE_WRITE;
     uint32_t tokens = by_token ? shape->token_count : 0;
 
     return (struct pairs){
@@ -211,11 +207,11 @@ static bool next_pair(struct pairs *pairs)
 /* Whether the lease on this key may be one that is on file, or is about to be. */
 static bool concerns(const struct reading *reading, struct slice key)
 {
-    if (key.length > LEASE_TEXT_MAX || lease_request_rule(reading->worker, key) == NULL) {
+    if (key.length > LEASE_TEXT_MAX || lease_rule_of(reading->worker, key) == NULL) {
         return false;
     }
     return reading->request->in_transaction ||
-           lease_registry_find_key(reading->worker->registry, reading->request->client->database, key) != NULL;
+           lease_registry_expects(reading->worker->registry, database_of(reading), key);
 }
 
 /* Its key may be another than that of the ZADD before it. */
@@ -269,8 +265,7 @@ static void keep_targets(const struct reading *reading, struct lease_request *ke
         if (!is_target(reading, &pairs)) {
             continue;
         }
-        *target = (struct lease_target){.touch = {.releases = lease_action_releases(reading->shape.action),
-                                                  .acquires = takes_or_extends(&reading->shape)}};
+        *target = (struct lease_target){.touch = {.releases = lease_action_releases(reading->shape.action)}};
         at = keep(at, &target->key, pairs.key);
         if (pairs.token.data != NULL) {
             at = keep(at, &target->touch.token, pairs.token);
@@ -279,16 +274,22 @@ static void keep_targets(const struct reading *reading, struct lease_request *ke
     }
 }
 
-/* Whether there is room for it. If not it is as without memory. What is short weighs nothing: how many there are is
- * bounded with what else is kept of a client's requests. */
+/* Whether there is room for it. If not it is as without memory. What is short weighs nothing by itself: how many there
+ * are is bounded with what else is kept of a client's requests; what MULTI has queued is weighed together. */
 static bool has_room(const struct reading *reading, size_t *weight, size_t bytes)
 {
     struct lease_worker *worker = reading->worker;
-    bool fits = lease_registry_weigh_request(worker->registry, &reading->client->weight, weight, bytes / 1024);
+    struct lease_client *client = reading->client;
+    bool queues = reading->request->in_transaction;
+    size_t all = queues ? client->queued_bytes + bytes : bytes;
+    bool fits = lease_registry_weigh_request(worker->registry, &client->weight,
+                                             queues ? &client->queued_weight : weight, all / 1024);
+
+    client->queued_bytes = queues && fits ? all : client->queued_bytes;
 
     if (!fits) {
         lease_warn_of_bound(worker, reading->rule != NULL ? reading->rule->terms.rule : lease_section.name,
-                            reading->shape.key, lease_owner_name(reading->client));
+                            reading->shape.key, lease_owner_shown(reading->client));
     }
     return fits;
 }
@@ -315,11 +316,13 @@ static struct lease_request *keep_request(const struct reading *reading)
     *kept = (struct lease_request){
         .client = reading->client,
         .shape = *shape,
-        .database = reading->request->client->database,
+        .database = database_of(reading),
         .lease_us = reading->lease_us,
         .score = reading->score,
         .in_transaction = reading->request->in_transaction,
-        .place = reading->client->queued_place - 1,
+        .place = reading->client->queued_place,
+        .selects = reading->client->queued_selects,
+        .select_place = reading->client->select_place,
         .flushes = shape->every_key,
         .suspects_all = suspects_all,
         .target_count = count,
@@ -340,17 +343,13 @@ static void write_down(struct lease_worker *worker, struct lease_request *reques
 {
     request->sequence = lease_registry_sequence(worker->registry);
     request->sent_us = now_us;
-    if (request->flushes) {
-        lease_registry_begin_flush(worker->registry);
-    }
     if (request->suspects_all) {
         lease_registry_begin_unseen(worker->registry, request->database);
     }
     for (size_t i = 0; i < request->target_count; i++) {
         struct lease_target *target = &request->targets[i];
         target->touch.sequence = request->sequence;
-        /* Without memory it is as if the release came by another way: the script for renewals will find out. */
-        (void)lease_registry_touch(worker->registry, &target->touch, request->database, target->key);
+        lease_registry_touch(worker->registry, &target->touch, request->database, target->key);
     }
 }
 
@@ -358,21 +357,29 @@ static void queue(struct lease_client *client, struct lease_request *request)
 {
     request->next = client->queued;
     client->queued = request;
-    client->queued_count++;
+}
+
+static void begin_queue(struct lease_client *client)
+{
+    client->queued_place = 0;
+    client->queued_bytes = 0;
+    client->queued_weight = 0;
+    client->queued_selects = false;
 }
 
 void lease_request_forget(struct lease_worker *worker, struct lease_client *client)
 {
+    if (client->queued_weight > 0) {
+        lease_registry_lock(worker->registry);
+        (void)lease_registry_weigh_request(worker->registry, &client->weight, &client->queued_weight, 0);
+        lease_registry_unlock(worker->registry);
+    }
     while (client->queued != NULL) {
         struct lease_request *request = client->queued;
-        lease_registry_lock(worker->registry);
-        (void)lease_registry_weigh_request(worker->registry, &client->weight, &request->weight, 0);
-        lease_registry_unlock(worker->registry);
         client->queued = request->next;
         free(request);
     }
-    client->queued_count = 0;
-    client->queued_place = 0;
+    begin_queue(client);
 }
 
 /* In the order in which they will come about. */
@@ -387,8 +394,10 @@ static struct lease_request *take_queued(struct lease_client *client)
         request->of = client->queued_place;
         first = request;
     }
-    client->queued_count = 0;
-    client->queued_place = 0;
+    if (first != NULL) {
+        first->weight = client->queued_weight;
+        client->queued_weight = 0;
+    }
     return first;
 }
 
@@ -408,7 +417,8 @@ static enum policy_verdict begin_transaction(struct lease_worker *worker, struct
 {
     struct lease_request *first = take_queued(client);
 
-    if (first == NULL && client->guard_count > 0) {
+    lease_request_forget(worker, client);
+    if (first == NULL && !LIST_EMPTY(&client->guards)) {
         first = empty_request(client);
     }
     if (first == NULL) {
@@ -452,7 +462,7 @@ static bool names_a_lock(const struct reading *reading)
     struct slice key;
 
     while (lease_shape_next_key(&keys, reading->shape.key_step, &key)) {
-        if (key.length <= LEASE_TEXT_MAX && lease_request_rule(reading->worker, key) != NULL) {
+        if (key.length <= LEASE_TEXT_MAX && lease_rule_of(reading->worker, key) != NULL) {
             return true;
         }
     }
@@ -464,7 +474,7 @@ static bool is_of_interest(struct reading *reading)
 {
     struct lease_shape *shape = &reading->shape;
 
-    if (shape->action == LEASE_NOTHING) {
+    if (shape->action == LEASE_NOTHING || database_of(reading) < 0) {
         return false;
     }
     if (shape->every_key) {
@@ -476,7 +486,7 @@ static bool is_of_interest(struct reading *reading)
     if (shape->action == LEASE_UNSEEN) {
         return shape->undeclared || names_a_lock(reading);
     }
-    reading->rule = lease_request_rule(reading->worker, shape->key);
+    reading->rule = lease_rule_of(reading->worker, shape->key);
     if (shape->action == LEASE_REAP) {
         if (reading->rule != NULL) {
             remember_reap(reading);
@@ -489,13 +499,6 @@ static bool is_of_interest(struct reading *reading)
     return reading->rule != NULL || shape->key_count > 1;
 }
 
-static void overflow(struct reading *reading)
-{
-    if (reading->request->in_transaction && reading->client->queued_count >= QUEUED_MAX) {
-        reading->shape = (struct lease_shape){.action = LEASE_FORCE_RELEASE, .every_key = true};
-    }
-}
-
 /* Most requests are of one key that no rule names: that is told first, as it is all that they cost. */
 static bool is_elsewhere(const struct lease_worker *worker, const struct policy_request *request)
 {
@@ -504,7 +507,7 @@ static bool is_elsewhere(const struct lease_worker *worker, const struct policy_
     struct slice key;
 
     return command->first_key == 1 && command->last_key == 1 && lease_shape_begin(&arguments, request->frame) &&
-           resp_walk_next(&arguments, &key) && lease_request_rule(worker, key) == NULL &&
+           resp_walk_next(&arguments, &key) && lease_rule_of(worker, key) == NULL &&
            !(request->in_transaction && strcmp(command->name, "zrank") == 0);
 }
 
@@ -518,11 +521,23 @@ static bool is_one_of(const struct command *command, const char *const *names)
     return false;
 }
 
+/* Whether a rule names its first key, and what is behind that is short enough to be a token. */
+static bool may_take(const struct reading *reading)
+{
+    struct resp_walk arguments;
+    struct slice key, token;
+    uint64_t length;
+
+    return lease_shape_begin(&arguments, reading->request->frame) && resp_walk_next(&arguments, &key) &&
+           lease_rule_of(reading->worker, key) != NULL && resp_walk_part(&arguments, &token, &length) &&
+           length <= LEASE_TEXT_MAX;
+}
+
 /*
  * A long request that is forwarded as it comes. What removes many keys is waited for, as a lock may be the last of
- * them. What sets a lock's key to a long value ends the lock, whatever else it is: Redis is asked. A long script may
- * have done so to any. For the rest it is as with a release that comes by another way: the script for renewals finds
- * out.
+ * them, and so is what may take one. What sets a lock's key to a long value ends the lock, whatever else it is: Redis
+ * is asked. A long script may have done so to any. For the rest it is as with a release that comes by another way: the
+ * script for renewals finds out.
  */
 static enum policy_verdict begin_partial(struct reading *reading)
 {
@@ -531,7 +546,7 @@ static enum policy_verdict begin_partial(struct reading *reading)
     const struct command *command = reading->request->command;
     struct lease_shape *shape = &reading->shape;
 
-    if (is_one_of(command, removals)) {
+    if (is_one_of(command, removals) || (strncmp(command->name, "set", 3) == 0 && may_take(reading))) {
         return POLICY_WHOLE;
     }
     if (is_one_of(command, scripts)) {
@@ -563,7 +578,57 @@ bool lease_request_concerns(const struct lease_worker *worker, const struct poli
 
     /* What was queued is given up with the next request outside of MULTI, whatever it is. */
     return client != NULL &&
-           (client->queued_count > 0 || client->queued_place > 0 || lease_request_rule(worker, glance->key) != NULL);
+           (client->queued != NULL || client->queued_place > 0 || lease_rule_of(worker, glance->key) != NULL);
+}
+
+/* What follows in the transaction meets another database. */
+static void select_in_transaction(struct lease_client *client, const struct policy_request *request)
+{
+    struct resp_walk arguments;
+    struct slice text;
+
+    if (request->in_transaction && lease_shape_begin(&arguments, request->frame) && resp_walk_next(&arguments, &text) &&
+        word_integer(text, &client->queued_database)) {
+        client->queued_selects = true;
+        client->select_place = client->queued_place;
+    }
+}
+
+/* Of any command but EXEC. */
+static enum policy_verdict begin_other(struct lease_worker *worker, struct lease_client *client,
+                                       const struct policy_request *request, struct policy_decision *decision)
+{
+    enum command_kind kind = request->command->kind;
+
+    if (kind == COMMAND_WATCH && !request->in_transaction) {
+        return request->partial ? POLICY_WHOLE : lease_guard_begin(worker, client, request, decision);
+    }
+    if (kind == COMMAND_DISCARD || kind == COMMAND_RESET || (kind == COMMAND_UNWATCH && !request->in_transaction)) {
+        lease_guard_end(worker, client, UINT64_MAX);
+        return POLICY_ADMIT;
+    }
+    if (kind == COMMAND_SELECT) {
+        select_in_transaction(client, request);
+        return POLICY_ADMIT;
+    }
+    if (is_elsewhere(worker, request)) {
+        return POLICY_ADMIT;
+    }
+    struct reading reading = {.worker = worker, .client = client, .request = request};
+    if (request->partial) {
+        return begin_partial(&reading);
+    }
+    learn(worker, client, request);
+    lease_shape_read(&reading.shape, request->command, request->frame, look_up_script, worker);
+    reading.lease_us = lease_of(worker, &reading.shape);
+    if (reading.shape.action == LEASE_EXPIRE && reading.lease_us == 0) {
+        /* A date that is past deletes the key, and one that is too far away leaves nothing to renew. */
+        reading.shape.action = LEASE_FORCE_RELEASE;
+    }
+    if (!is_of_interest(&reading)) {
+        return POLICY_ADMIT;
+    }
+    return begin_one(&reading);
 }
 
 enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
@@ -579,34 +644,11 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
         /* What was queued was given up. */
         lease_request_forget(worker, client);
     }
-    if (kind == COMMAND_EXEC) {
+    if (kind == COMMAND_EXEC && request->in_transaction) {
         return begin_transaction(worker, client, request);
     }
-    client->queued_place += request->in_transaction;
-    if (kind == COMMAND_WATCH && !request->in_transaction && !request->partial) {
-        return lease_guard_begin(worker, client, request, decision);
-    }
-    if (kind == COMMAND_DISCARD || kind == COMMAND_UNWATCH || kind == COMMAND_RESET) {
-        lease_guard_end(worker, client, UINT64_MAX);
-        return POLICY_ADMIT;
-    }
-    if (is_elsewhere(worker, request)) {
-        return POLICY_ADMIT;
-    }
-    struct reading reading = {.worker = worker, .client = client, .request = request};
-    if (request->partial) {
-        return begin_partial(&reading);
-    }
-    learn(worker, request);
-    lease_shape_read(&reading.shape, request->command, request->frame, look_up_script, worker);
-    reading.lease_us = lease_of(worker, &reading.shape);
-    if (reading.shape.action == LEASE_EXPIRE && reading.lease_us == 0) {
-        /* A date that is past deletes the key, and one that is too far away leaves nothing to renew. */
-        reading.shape.action = LEASE_FORCE_RELEASE;
-    }
-    if (!is_of_interest(&reading)) {
-        return POLICY_ADMIT;
-    }
-    overflow(&reading);
-    return client->queued_count > QUEUED_MAX ? POLICY_ADMIT : begin_one(&reading);
+    enum policy_verdict verdict = begin_other(worker, client, request, decision);
+    /* A long one that is waited for comes again. */
+    client->queued_place += request->in_transaction && verdict != POLICY_WHOLE;
+    return verdict;
 }

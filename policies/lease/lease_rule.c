@@ -123,7 +123,7 @@ static const struct conf_option option_table[] = {
      .zero = "not said",
      .initial = "0",
      .help = "How many permits a semaphore has whose clients go by ZRANK. Attempts with a higher rank are no permits,\n"
-             "and are not kept. If it is not said, it is learned."},
+             "and are not kept. If it is not said, they count once they were kept for a third of their lease."},
     {.name = "libraries",
      FIELD(libraries),
      .type = CONF_STRING,
@@ -155,7 +155,7 @@ static const struct conf_option all_option_table[] = {
      .type = CONF_INTEGER,
      .min = 1000,
      .max = 100000000,
-     .initial = "100000",
+     .initial = "150000",
      .help =
          "How many locks and permits are watched. Each counts as often as it is renewed in ten seconds (with a lease\n"
          "of 30s once, of 3s ten times), for each of its keys, and once for each KiB of keys and token; an owner's\n"
@@ -471,6 +471,16 @@ static bool names_helper(const struct lease_rule *rule, struct slice key)
 bool lease_rule_names(const struct lease_rule *rule, struct slice key)
 {
     return match_keys_is(rule->keys, key) || names_helper(rule, key);
+}
+
+const struct lease_rule *lease_rule_find(const struct lease_rule *rules, size_t count, struct slice key)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (lease_rule_names(&rules[i], key)) {
+            return &rules[i];
+        }
+    }
+    return NULL;
 }
 
 /* What the rule says of the library itself. */

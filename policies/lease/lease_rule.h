@@ -67,6 +67,8 @@ void lease_rule_clear(struct lease_rule *rule);
 bool lease_rule_watches(const struct lease_rule *rule, enum lease_kind kind);
 /* Whether the rule names the key, or the lock whose permits Redisson keeps in a key of that name: {NAME}:timeout. */
 bool lease_rule_names(const struct lease_rule *rule, struct slice key);
+/* The first of so many rules that does, or NULL. */
+const struct lease_rule *lease_rule_find(const struct lease_rule *rules, size_t count, struct slice key);
 /* What becomes of a lock that was taken or extended by this script (NULL: by a command), for so long. */
 enum lease_care lease_rule_care(const struct lease_rule *rule, const struct lease_script *script, int64_t lease_ms);
 

@@ -10,17 +10,38 @@
 #define LEASES_MANY 1024
 /* In which renewals are counted for the weight of a lease. */
 #define WEIGHED_US INT64_C(10000000)
-/* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
-#define GUARDED_PART 3
+/* Of a key that somebody WATCHes, or is about to release, it is better not to touch it as long as there is time. */
+#define URGENT_PART 3
+#define PUT_OFF_US INT64_C(1000000)
+
+bool lease_is_shorter(const struct lease *lease, int64_t expires_us)
+{
+    return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
+}
 
 int64_t lease_deadline_us(const struct lease *lease)
 {
     return lease->acquired_us + lease->terms.max_hold_us;
 }
 
+int64_t lease_gone_us(const struct lease *lease)
+{
+    const struct lease_share *share;
+    int64_t gone_us = 0;
+
+    LIST_FOREACH(share, &lease->shares, of_lease)
+    {
+        if (share->owner->gone_us == 0) {
+            return 0;
+        }
+        gone_us = lease_latest(gone_us, share->owner->gone_us);
+    }
+    return gone_us;
+}
+
 bool lease_is_ownerless(const struct lease *lease)
 {
-    return lease->owner != NULL && lease->owner->gone_us != 0;
+    return lease_gone_us(lease) != 0;
 }
 
 bool lease_may_be_endless(const struct lease *lease)
@@ -62,11 +83,11 @@ static int64_t pause_us(const struct lease *lease)
     return part > LEASE_WHEEL_STEP_US ? part : LEASE_WHEEL_STEP_US;
 }
 
-int64_t lease_early_us(const struct lease *lease)
+int64_t lease_early_us(const struct lease_registry *registry, const struct lease *lease)
 {
     bool is_one_of_few = !lease->is_of_many || lease->called_us == 0;
 
-    return is_one_of_few ? 0 : earlier(lease->called_us + pause_us(lease) / 2, lease_renewal_due_us(lease));
+    return is_one_of_few ? 0 : earlier(lease->called_us + pause_us(lease) / 2, lease_renewal_due_us(registry, lease));
 }
 
 size_t lease_weight(const struct lease *lease)
@@ -99,14 +120,14 @@ static int64_t lateness_us(const struct lease *lease)
     return lease->lease_us < SHORT_LEASE_US ? LEASE_WHEEL_STEP_US : 0;
 }
 
-int64_t lease_renewal_due_us(const struct lease *lease)
+int64_t lease_renewal_due_us(const struct lease_registry *registry, const struct lease *lease)
 {
     int64_t part = part_of(lease, lease->lease_us);
     int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part) - lateness_us(lease);
-    int64_t last = lease->expires_us - lease->lease_us / GUARDED_PART - LEASE_WHEEL_STEP_US;
+    int64_t last = lease->expires_us - lease->lease_us / URGENT_PART - LEASE_WHEEL_STEP_US;
 
     due = lease->ranked ? ranked_due_us(lease) - spread(lease, part) : due;
-    due = due < last && lease_registry_is_guarded(lease) ? last : due;
+    due = due < last && lease_registry_is_guarded(registry, lease) ? last : due;
 
     return lease_reaches_deadline(lease) ? lease_deadline_us(lease) : due;
 }
@@ -126,16 +147,14 @@ bool lease_is_orphan(const struct lease *lease)
 /* What was to be tried again for the owner does not cut its grace short, and a failed farewell waits as well. */
 static int64_t farewell_due_us(const struct lease *lease)
 {
-    int64_t due = lease->owner->gone_us + lease->terms.grace_us;
+    int64_t due = lease_gone_us(lease) + lease->terms.grace_us;
 
     return due > lease->retry_us ? due : lease->retry_us;
 }
 
-int64_t lease_due_us(const struct lease *lease)
+/* When it is to be looked at if nothing is under way. */
+static int64_t plain_due_us(const struct lease_registry *registry, const struct lease *lease)
 {
-    if (lease->is_beyond) {
-        return 0;
-    }
     if (lease_is_orphan(lease)) {
         return farewell_due_us(lease);
     }
@@ -143,20 +162,39 @@ int64_t lease_due_us(const struct lease *lease)
         return lease->retry_us;
     }
     if (lease->suspected != 0 || (lease->state == LEASE_UNHEALED && lease->after_release)) {
-        return lease_early_us(lease);
+        return lease_early_us(registry, lease);
     }
     switch (lease->state) {
     case LEASE_UNHEALED:
-        return lease_is_ownerless(lease) ? lease->owner->gone_us : lease_healing_due_us(lease);
+        return lease_is_ownerless(lease) ? lease_gone_us(lease) : lease_healing_due_us(lease);
     case LEASE_HELD:
-        return lease->trial ? earlier(lease_permit_settles_us(lease), lease_renewal_due_us(lease))
-                            : lease_renewal_due_us(lease);
+        return lease->trial ? earlier(lease_permit_settles_us(lease), lease_renewal_due_us(registry, lease))
+                            : lease_renewal_due_us(registry, lease);
     case LEASE_SELF:
     case LEASE_EXHAUSTED:
         return lease->expires_us;
     default:
-        return lease_early_us(lease);
+        return lease_early_us(registry, lease);
     }
+}
+
+/* A release that is under way puts off what is due, as it is likely to come about, but for no longer than the lease
+ * bears it: whoever has sent it, and however long it waits in Redis, the key is looked at then, and renewed if the
+ * token is there. What has no end, or no owner, is put off for a second. */
+static int64_t put_off(const struct lease *lease, int64_t due_us)
+{
+    int64_t last = lease->lease_us > 0 && !lease_is_orphan(lease)
+                       ? lease->expires_us - lease->lease_us / URGENT_PART - LEASE_WHEEL_STEP_US
+                       : due_us + PUT_OFF_US;
+
+    return due_us < last ? last : due_us;
+}
+
+int64_t lease_due_us(const struct lease_registry *registry, const struct lease *lease)
+{
+    int64_t due = plain_due_us(registry, lease);
+
+    return lease->is_beyond ? 0 : lease_registry_is_releasing(registry, lease) ? put_off(lease, due) : due;
 }
 
 void lease_schedule(struct lease_worker *worker, struct lease *lease)
@@ -166,12 +204,12 @@ void lease_schedule(struct lease_worker *worker, struct lease *lease)
     lease->is_of_many =
         lease->members[0].key->member_count > CROWD || lease_registry_count(worker->registry) > LEASES_MANY;
     /* What stands in its way leads here again when it is over. */
-    if (lease->calling || lease_registry_is_releasing(worker->registry, lease)) {
+    if (lease->calling) {
         lease_wheel_cancel(&lease->watch);
         return;
     }
     /* A renewal may come a step early, the farewell to an owner may not: it could come back. */
-    int64_t due = lease_due_us(lease) + (lease_is_orphan(lease) ? LEASE_WHEEL_STEP_US : 0);
+    int64_t due = lease_due_us(worker->registry, lease) + (lease_is_orphan(lease) ? LEASE_WHEEL_STEP_US : 0);
     int64_t next_call = lease->called_us + LEASE_WHEEL_STEP_US;
     /* Whatever it is, asking again at once is not going to help. */
     due = due > next_call || lease->called_us == 0 ? due : next_call;

@@ -2,8 +2,8 @@
  * The scripts of lock libraries that are known: what each does, and where its arguments are.
  *
  * They are known by their digest (lease_scripts.inc), which EVALSHA says and which is computed from EVAL's text, or by
- * the idiom "if GET equals ARGV[1], then DEL, UNLINK, PEXPIRE or EXPIRE". An acquisition is never inferred from a
- * script that is in no table.
+ * the idiom "if GET equals ARGV[1], then DEL, UNLINK, PEXPIRE or EXPIRE"; Headgate's own, too. An acquisition is never
+ * inferred from a script that is in no table.
  */
 #ifndef HEADGATE_LEASE_SCRIPT_H
 #define HEADGATE_LEASE_SCRIPT_H
@@ -17,7 +17,7 @@
 struct lease_script {
     const char *library; /* as lease_script_library names it; NULL for an idiom */
     const char *name;
-    const char *digest; /* SHA-1 of the text in lower-case hex; NULL for an idiom */
+    const char *digest; /* SHA-1 of the text in lower-case hex; NULL for an idiom, "" for Headgate's own */
     uint16_t bytes;     /* of the text */
     enum lease_action action;
     enum lease_kind kind;

@@ -243,11 +243,11 @@ static enum lease_action set_action(const struct set_options *options, struct sl
     bool may_extend =
         options->condition == SET_XX || (options->condition == SET_IFEQ && slice_equal(options->match, value));
 
-    if (options->keeps_ttl) {
-        return LEASE_NOTHING;
-    }
     if (options->condition == SET_NX) {
         return LEASE_ACQUIRE;
+    }
+    if (options->keeps_ttl) {
+        return LEASE_WRITE;
     }
     return may_extend && options->unit != LEASE_UNIT_NONE ? LEASE_EXTEND : LEASE_FORCE_RELEASE;
 }
@@ -304,6 +304,14 @@ static bool read_msetex(struct lease_shape *shape, struct request *request)
     return options.condition == SET_ALWAYS;
 }
 
+/* MSETNX key value … */
+static bool read_msetnx(struct lease_shape *shape, struct request *request)
+{
+    struct resp_walk pairs = request->arguments;
+
+    return pairs.left % 2 == 0 && set_keys(shape, pairs, pairs.left / 2, 2) && one_value(shape, shape->keys);
+}
+
 /* ---- what removes or replaces keys ---- */
 
 /* One key and one token, and no more. */
@@ -356,10 +364,16 @@ static bool read_first_key(struct lease_shape *shape, struct request *request)
     return set_keys(shape, request->arguments, 1, 1);
 }
 
+/* Without an option it only reads. */
+static bool read_getex(struct lease_shape *shape, struct request *request)
+{
+    return request->arguments.left > 1 && read_first_key(shape, request);
+}
+
 static bool read_flush(struct lease_shape *shape, struct request *request)
 {
-    (void)request;
     shape->every_key = true;
+    shape->one_database = strcmp(request->command->name, "flushdb") == 0;
     return true;
 }
 
@@ -575,6 +589,7 @@ static const struct reader {
     enum lease_unit unit;
 } readers[] = {
     /* sorted */
+    {"append", read_first_key, LEASE_WRITE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"del", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_COUNT, LEASE_UNIT_NONE},
     {"delex", read_delex, LEASE_FORCE_RELEASE, LEASE_STRING, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
     {"delifeq", read_key_and_token, LEASE_RELEASE, LEASE_STRING, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
@@ -587,10 +602,12 @@ static const struct reader {
     {"flushall", read_flush, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"flushdb", read_flush, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"getdel", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_VALUE, LEASE_UNIT_NONE},
+    {"getex", read_getex, LEASE_WRITE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"getset", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"move", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_COUNT, LEASE_UNIT_NONE},
     {"mset", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"msetex", read_msetex, LEASE_FORCE_RELEASE, LEASE_STRINGS, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
+    {"msetnx", read_msetnx, LEASE_ACQUIRE, LEASE_STRINGS, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
     {"persist", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_COUNT, LEASE_UNIT_NONE},
     {"pexpire", read_expire, LEASE_EXPIRE, LEASE_KIND_ANY, LEASE_REPLY_ONE, LEASE_UNIT_MS},
     {"pexpireat", read_expire, LEASE_EXPIRE, LEASE_KIND_ANY, LEASE_REPLY_ONE, LEASE_UNIT_AT_MS},
@@ -601,6 +618,7 @@ static const struct reader {
     {"set", read_set, LEASE_FORCE_RELEASE, LEASE_STRING, LEASE_REPLY_OK, LEASE_UNIT_NONE},
     {"setex", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"setnx", read_key_and_token, LEASE_ACQUIRE, LEASE_STRING, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
+    {"setrange", read_first_key, LEASE_WRITE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"swapdb", read_flush, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"unlink", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_COUNT, LEASE_UNIT_NONE},
     {"zadd", read_zadd, LEASE_SCORE, LEASE_SEMAPHORE_BY_START, LEASE_REPLY_NONE, LEASE_UNIT_NONE},

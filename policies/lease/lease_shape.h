@@ -5,12 +5,13 @@
  * Pure: no I/O and no state. Any bytes may be given; what is not sound, or what Redis would refuse anyway, means
  * nothing. The slices and runs of a shape point into the frame.
  *
- *   SET … NX, SETNX, MSETEX … NX, scripts        ACQUIRE        the reply decides (lease_shape_answer)
+ *   SET … NX, SETNX, MSETNX, MSETEX … NX, scripts ACQUIRE       the reply decides (lease_shape_answer)
  *   scripts, SET … IFEQ with the same value      EXTEND         the client renews for itself
  *   SET … XX with a time to live                 EXTEND         compares nothing: the token may be another's than held
  *   scripts, DELIFEQ, DELEX … IFEQ, ZREM         RELEASE        of one owner's lease: compares the token
  *   DEL, UNLINK, GETDEL, SET, RENAME, scripts …  FORCE_RELEASE  of whoever holds the keys
  *   EXPIRE and its like                          EXPIRE         heals a SETNX, or shortens a lease
+ *   APPEND, GETEX, SET … KEEPTTL and the like    WRITE          Redis is asked what there is now
  *   ZADD, ZRANK, ZREMRANGEBYSCORE                SCORE, RANK, REAP: what a semaphore in one MULTI is made of
  *   scripts that are not known, FCALL, ZREMRANGEBYRANK UNSEEN         may have ended any lock of the keys, which are
  * all of a script's arguments
@@ -42,6 +43,7 @@ struct lease_shape {
     uint32_t key_step; /* each of so many arguments is a key */
     uint32_t key_count;
     bool every_key;     /* FORCE_RELEASE of all the keys there are: FLUSHALL, FLUSHDB, SWAPDB */
+    bool one_database;  /* … of its own database: FLUSHDB */
     bool undeclared;    /* UNSEEN: it may have ended any lock of the database beside those of the keys */
     struct slice token; /* the first of tokens */
     struct resp_walk tokens;

@@ -53,7 +53,9 @@ const char *lease_kind_name(enum lease_kind kind)
 
 struct slice lease_shown_owner(const struct lease *lease)
 {
-    return lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown} : (struct slice){"nobody", 6};
+    const struct lease_owner *taker = lease_taker(lease);
+
+    return taker != NULL ? (struct slice){taker->name, taker->shown} : (struct slice){"nobody", 6};
 }
 
 static bool is_plain(struct slice text)

@@ -1,14 +1,15 @@
 /*
  * What becomes of leases while one process takes over from another. What was taken by way of the old one stays with it,
  * and is renewed by it, as long as its owner has connections there. When the last of them has gone, the owner may have
- * connections to the new one, or come back there: so the leases of owners that are the same to both (processes, clients
- * with names) are given to the new one, which goes on as if they had been taken there by a connection that has just
- * closed.
+ * connections to the new one, or come back there: so the leases of owners that are the same to both (processes, users,
+ * clients with names) are given to the new one, which goes on as if they had been taken there by a connection that has
+ * just closed.
  *
  *   lease RULE KIND STATE DATABASE LEASE ACQUIRED EXPIRES HOLDS OWNER SHOWN PID STARTED UID TOKEN KEY …
  *   permit SCORE UNIT RANKED COMPANION, and the rest as above
  *
- * Times are in µs of the clock that both have; UID is one more than that, and 0 if it is not known. A permit's score
+ * Times are in µs of the clock that both have; UID is one more than that, and 0 if it is not known. Of all connections
+ * of a user PID is 0, and STARTED its hash. A permit's score
  * was right when its lease would have begun that ends as it is said.
  */
 #include "base/percent.h"
@@ -42,7 +43,7 @@ static const struct {
 
 static size_t texts_of(const struct lease *lease)
 {
-    size_t length = lease->token.length + lease->owner->length;
+    size_t length = lease->token.length + lease_taker(lease)->length;
 
     for (size_t i = 0; i < lease->key_count; i++) {
         length += lease->members[i].key->length;
@@ -50,13 +51,23 @@ static size_t texts_of(const struct lease *lease)
     return length;
 }
 
-/* Whether its owner is the same to another process. */
-static bool has_common_owner(const struct lease_worker *worker, const struct lease_owner *owner)
+static bool has_left(const struct lease_worker *worker, const struct lease_owner *owner)
 {
-    bool has_left = owner->connections == 0 && (owner->gone_us != 0 || lease_registry_is_draining(worker->registry));
-    bool lives = owner->process.pid == 0 || lease_owner_lives(worker, owner);
+    return owner->connections == 0 && (owner->gone_us != 0 || lease_registry_is_draining(worker->registry));
+}
 
-    return has_left && !owner->is_alone && lives;
+/* Whether its taker is the same to another process, and none of its owners has a connection here. */
+static bool has_common_owner(const struct lease_worker *worker, const struct lease *lease)
+{
+    const struct lease_owner *taker = lease_taker(lease);
+    bool lives = lease_owner_lives(worker, taker);
+    const struct lease_share *share;
+
+    LIST_FOREACH(share, &lease->shares, of_lease)
+    {
+        lives = lives && has_left(worker, share->owner);
+    }
+    return lives && !taker->is_alone;
 }
 
 /* It is known that there is a permit, and what its score is. */
@@ -65,13 +76,14 @@ static bool is_sure(const struct lease *lease)
     return !lease_kind_is_semaphore(lease->kind) || (lease->confirmed && !lease->trial && !lease->score.guessed);
 }
 
-bool lease_twin_takes(const struct lease_worker *worker, const struct lease *lease)
+/* Whether another process is about to be given the lease. */
+static bool is_to_be_given(const struct lease_worker *worker, const struct lease *lease)
 {
     bool is_settled = lease->state == LEASE_HELD || lease->state == LEASE_SELF || lease->state == LEASE_EXHAUSTED;
 
-    return lease_registry_gives_away(worker->registry, lease_now(worker)) && lease->owner != NULL && is_settled &&
+    return lease_registry_gives_away(worker->registry, lease_now(worker)) && lease_taker(lease) != NULL && is_settled &&
            is_sure(lease) && !lease->calling && lease->suspected == 0 && texts_of(lease) <= TEXTS_MAX &&
-           !lease_registry_is_touched(worker->registry, lease) && has_common_owner(worker, lease->owner);
+           !lease_registry_is_touched(worker->registry, lease) && has_common_owner(worker, lease);
 }
 
 static void write_word(FILE *out, struct slice text)
@@ -108,7 +120,7 @@ static const char *kind_word(enum lease_kind kind)
 
 static void write_lease(FILE *out, const struct lease *lease)
 {
-    const struct lease_owner *owner = lease->owner;
+    const struct lease_owner *owner = lease_taker(lease);
     bool is_permit = lease_kind_is_semaphore(lease->kind);
 
     fputs(is_permit ? "permit" : "lease", out);
@@ -120,7 +132,8 @@ static void write_lease(FILE *out, const struct lease *lease)
     fprintf(out, " %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu32, (int)lease->state,
             lease->members[0].key->database, lease->lease_us, lease->acquired_us, lease->expires_us, lease->holds);
     write_word(out, (struct slice){owner->name, owner->length});
-    fprintf(out, " %zu %" PRId64 " %" PRIu64 " %" PRIu64, owner->shown, owner->process.pid, owner->process.started,
+    fprintf(out, " %zu %" PRId64 " %" PRIu64 " %" PRIu64, owner->shown, owner->process.pid,
+            owner->process.pid != 0 ? owner->process.started : owner->user,
             owner->process.has_uid ? (uint64_t)owner->process.uid + 1 : 0);
     write_word(out, lease->token);
     for (size_t i = 0; i < lease->key_count; i++) {
@@ -137,7 +150,7 @@ static bool give(struct lease_worker *worker, FILE *out)
 
     while (lease != NULL && size < TOLD_AT_ONCE) {
         struct lease *next = LIST_NEXT(lease, of_all);
-        if (lease_twin_takes(worker, lease)) {
+        if (is_to_be_given(worker, lease)) {
             size += size_of(lease);
             write_lease(out, lease);
             lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, lease->confirmed ? UINT64_MAX : 0);
@@ -247,8 +260,8 @@ static bool is_sound(const struct given *given, int64_t now_us)
     return is_settled && given->rule != NULL && given->key_count > 0 && given->lease_us > 0 &&
            given->acquired_us <= now_us && given->expires_us > now_us &&
            given->expires_us - now_us <= given->lease_us && given->holds < (int64_t)LEASE_KEYS_MAX &&
-           given->owner.length > 0 && given->owner.length <= LEASE_OWNER_MAX + 32 &&
-           given->shown <= (int64_t)given->owner.length && (given->kind == LEASE_STRINGS || given->key_count == 1);
+           given->owner.length > 0 && given->shown <= (int64_t)given->owner.length &&
+           (given->kind == LEASE_STRINGS || given->key_count == 1);
 }
 
 /* As the scripts that are known have it; NULL: none of them has. */
@@ -311,15 +324,9 @@ static bool read_given(const struct lease_worker *worker, struct given *given, b
 
 static struct lease_owner *join(const struct lease_worker *worker, const struct given *given)
 {
-    bool is_process = given->process.pid != 0;
-    struct lease_owner *owner = is_process
-                                    ? lease_registry_join_process(worker->registry, given->owner, &given->process)
-                                    : lease_registry_join(worker->registry, given->owner);
+    uint64_t user = given->process.pid == 0 ? given->process.started : 0;
 
-    if (owner != NULL && is_process) {
-        owner->shown = (size_t)given->shown;
-    }
-    return owner;
+    return lease_registry_join_process(worker->registry, given->owner, (size_t)given->shown, &given->process, user);
 }
 
 /* The registry is locked. Without memory the lock is not renewed any more. */
@@ -352,7 +359,7 @@ static void take(struct lease_worker *worker, const struct given *given)
         lease->companion = given->companion;
         lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, 1);
         lease_move(lease, (enum lease_state)given->state);
-        lease_registry_own(registry, lease, owner);
+        (void)lease_own(lease, owner);
         lease_registry_take_over(registry, lease, lease_weight(lease));
         lease_schedule(worker, lease);
     }

@@ -9,14 +9,19 @@
 /* Lines of one answer. */
 #define LINES_MAX 1000
 #define GLOB_MAX 1024
+/* So long a script may be under way without a word. */
+#define UNANSWERED_US INT64_C(1000000)
 
-static const char *state_name(const struct lease_worker *worker, const struct lease *lease)
+static const char *state_name(const struct lease_worker *worker, const struct lease *lease, int64_t now)
 {
     static const char *const names[] = {
         [LEASE_UNHEALED] = "unhealed", [LEASE_DOUBTFUL] = "checking",  [LEASE_HELD] = "held",
         [LEASE_SELF] = "self",         [LEASE_EXHAUSTED] = "max-hold", [LEASE_ENDED] = "ended",
     };
 
+    if (lease->calling && now - lease->called_us > UNANSWERED_US) {
+        return "unanswered";
+    }
     if (lease_registry_is_releasing(worker->registry, lease)) {
         return "releasing";
     }
@@ -39,7 +44,7 @@ static void write_line(const struct lease_worker *worker, const struct lease *le
     fprintf(answer,
             "key=%s db=%" PRId64 " kind=%s rule=%s owner=%s state=%s held=%.3f lease=%" PRId64 " left=%" PRId64
             " next=%" PRId64 " renewals=%" PRIu64 " deferred=%" PRIu64 " failures=%" PRIu64 " reason=\"%s\"\n",
-            name, key->database, lease_kind_name(lease->kind), lease->terms.rule, owner, state_name(worker, lease),
+            name, key->database, lease_kind_name(lease->kind), lease->terms.rule, owner, state_name(worker, lease, now),
             (double)(now - lease->acquired_us) / 1e6, lease->lease_us / 1000, ms_until(lease->expires_us, now),
             is_watched && lease->watch.due_us > now ? ms_until(lease->watch.due_us, now) : 0, lease->renewals,
             lease->deferrals, lease->failures, lease_reason_name(lease->reason));

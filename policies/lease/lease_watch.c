@@ -9,11 +9,12 @@
  *   any      ─► (the owner is gone for grace) RELEASE, or ended at once
  *            ─► (it has become heavier than max_leases has room for) ended
  *
- * While a request that may release a lease is under way, nothing is done for it.
+ * A request that may release a lease, and is under way, puts that off as long as the lease bears it (lease_schedule.c).
  */
 #include "lease/lease_private.h"
 
-/* Scripts under way at once: more wait here, where a release can still stop them. */
+/* Scripts that are sent between two ticks and are not answered yet: more wait here, as clients' requests come behind
+ * them. Those that a place does not answer for longer take nothing from those of another one. */
 #define CALLS_MAX 1024
 #define SECOND_US INT64_C(1000000)
 
@@ -46,11 +47,15 @@ static struct lease_call *call(struct lease_worker *worker, struct lease *lease,
 
 static struct lease_call *attend_orphan(struct lease_worker *worker, struct lease *lease)
 {
-    if (lease_twin_takes(worker, lease)) {
+    /* Its owner may be with another process by now, which will be given the lease as soon as it is clear how it stands.
+     */
+    bool may_live = lease_registry_gives_away(worker->registry, lease_now(worker)) && !lease_taker(lease)->is_alone;
+    if (may_live) {
         look_again_later(worker, lease, SECOND_US / 2);
         return NULL;
     }
-    if (lease->terms.farewell == LEASE_FAREWELL_RELEASE) {
+    /* What Redis has not said to be its own it does not release. */
+    if (lease->terms.farewell == LEASE_FAREWELL_RELEASE && (lease->confirmed || lease->trial)) {
         return call(worker, lease, LEASE_OPERATION_RELEASE);
     }
     lease_end(worker, lease, lease_reason_without_owner(worker, lease));
@@ -60,8 +65,8 @@ static struct lease_call *attend_orphan(struct lease_worker *worker, struct leas
 static struct lease_call *attend_held(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
     int64_t deadline = lease_deadline_us(lease);
-    bool is_early =
-        lease->retry_us == 0 && lease_renewal_due_us(lease) > now + LEASE_WHEEL_STEP_US && !worker->last_round;
+    bool is_early = lease->retry_us == 0 && lease_renewal_due_us(worker->registry, lease) > now + LEASE_WHEEL_STEP_US &&
+                    !worker->last_round;
 
     if (lease->trial && lease_permit_settles_us(lease) <= now + LEASE_WHEEL_STEP_US) {
         lease_permit_settle(worker, lease);
@@ -71,6 +76,11 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
     }
     if (is_early) {
         lease_schedule(worker, lease);
+        return NULL;
+    }
+    if (now > lease->expires_us + lease->vague_us && lease_owner_is_ambiguous(worker, lease)) {
+        /* It was not renewed for so long that the other one may have taken it. */
+        lease_end(worker, lease, LEASE_REASON_UNREACHABLE);
         return NULL;
     }
     if (now >= deadline) {
@@ -97,6 +107,15 @@ static struct lease_call *attend_unhealed(struct lease_worker *worker, struct le
     return call(worker, lease, is_early ? LEASE_OPERATION_CHECK : LEASE_OPERATION_HEAL);
 }
 
+/* However often it comes into doubt, it is renewed in time, if the token is there: whether it is what was expected does
+ * not matter then. */
+static bool is_pressing(const struct lease_worker *worker, const struct lease *lease, int64_t now)
+{
+    return lease->state == LEASE_DOUBTFUL && lease->confirmed && !lease->after_release && lease->lease_us > 0 &&
+           now < lease_deadline_us(lease) && !lease_reaches_deadline(lease) &&
+           lease_renewal_due_us(worker->registry, lease) <= now + LEASE_WHEEL_STEP_US;
+}
+
 /* The lease is due, and in no wheel. */
 static struct lease_call *attend(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
@@ -113,7 +132,7 @@ static struct lease_call *attend(struct lease_worker *worker, struct lease *leas
     case LEASE_HELD:
         return attend_held(worker, lease, now);
     default:
-        return call(worker, lease, LEASE_OPERATION_CHECK);
+        return call(worker, lease, is_pressing(worker, lease, now) ? LEASE_OPERATION_RENEW : LEASE_OPERATION_CHECK);
     }
 }
 
@@ -127,7 +146,7 @@ static bool is_of_last_round(const struct lease_worker *worker, const struct lea
 
 static bool is_early(const struct lease_worker *worker, const struct lease *lease, int64_t now)
 {
-    return lease_due_us(lease) > now + (lease_is_orphan(lease) ? 0 : LEASE_WHEEL_STEP_US) &&
+    return lease_due_us(worker->registry, lease) > now + (lease_is_orphan(lease) ? 0 : LEASE_WHEEL_STEP_US) &&
            !is_of_last_round(worker, lease);
 }
 
@@ -136,15 +155,12 @@ static bool attend_next(struct lease_worker *worker, struct lease_call **made)
 {
     int64_t now = lease_now(worker);
     struct lease_wheel *wheel = lease_registry_wheel(worker->registry, worker->host->worker);
-    struct lease_wheel_entry *entry = worker->calls < CALLS_MAX ? lease_wheel_take(wheel, now) : NULL;
+    struct lease_wheel_entry *entry = worker->fresh_calls < CALLS_MAX ? lease_wheel_take(wheel, now) : NULL;
     struct lease *lease = (struct lease *)(void *)entry;
 
     *made = NULL;
     if (lease == NULL) {
         return false;
-    }
-    if (lease_registry_is_releasing(worker->registry, lease)) {
-        return true;
     }
     if (is_early(worker, lease, now)) {
         lease_schedule(worker, lease);

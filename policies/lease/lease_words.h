@@ -13,6 +13,7 @@ enum lease_action {
     LEASE_RELEASE,
     LEASE_FORCE_RELEASE, /* the keys are removed, replaced, or lose their time to live */
     LEASE_EXPIRE,        /* the key gets a time to live; one that is over is a FORCE_RELEASE */
+    LEASE_WRITE,         /* of what the key holds, or of its time to live, something may be another */
     LEASE_SCORE,         /* ZADD of one member without options: token and score */
     LEASE_RANK,          /* ZRANK: token */
     LEASE_REAP,          /* ZREMRANGEBYSCORE from the lowest score on: score is the upper bound */

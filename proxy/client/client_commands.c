@@ -468,6 +468,8 @@ bool session_route_request(struct client *client, const struct command *command,
     if (silent && route->expected != NULL && route->expected->kind != EXPECT_REPLY_ON) {
         /* Its effect will not be seen, so nothing is known of the connection from here on. */
         route->pinned = true;
+        client->session.database_unseen =
+            client->session.database_unseen || (command != NULL && command->kind == COMMAND_SELECT);
         route->unsure = route->unsure || (route->expected->kind == EXPECT_UNKNOWN && !route->expected->is_absent);
     }
     return true;

@@ -223,11 +223,11 @@ void client_was_reset(struct client *client, const char *why)
     if (client->deaf) {
         return;
     }
+    client->deaf = true;
     if (!has_more_to_run(client)) {
         client_close(client, why);
         return;
     }
-    client->deaf = true;
     client->deaf_us = reactor_now(client->service->reactor);
     buffer_clear(&client->service->reactor->buffers, &client->output);
     client->borrowed_length = 0;

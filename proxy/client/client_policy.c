@@ -167,10 +167,12 @@ struct policy_client client_policy_view(struct client *client)
         .address_text = client->address_text,
         .user = profile_user(client->profile),
         .name = client->name != NULL ? client->name : "",
-        .database = client->profile->database,
+        .database = client->session.database_unseen ? -1 : client->profile->database,
         .identity_name = client_identity_name(client),
         .identity = client->identity,
         .attachments = client->attachments,
         .connection = client,
+        .is_broken = client->deaf || (client->input_ended && client->first != NULL),
+        .active_us = client->active_us,
     };
 }

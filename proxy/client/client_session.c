@@ -234,6 +234,7 @@ static bool profile_has_changed(struct client *client, const struct expected_rep
     if (!is_success || session->unsure || expected->has_hidden_text) {
         bool names_nobody = expected->credentials == 0 && expected->name == NULL;
         session->pinned = true;
+        session->database_unseen = session->database_unseen || expected->database >= 0;
         session->unsure = session->unsure || !(resp_reply_starts(reply, "+QUEUED\r") && names_nobody);
         return false;
     }
@@ -290,6 +291,7 @@ static void replied_profile(struct client *client, struct expected_reply *expect
         !session_change_profile(client, profile_with_database(client->profile, expected->database))) {
         return;
     }
+    client->session.database_unseen = client->session.database_unseen && expected->database < 0;
     if (expected->name != NULL) {
         adopt_name(client, expected->name);
     }

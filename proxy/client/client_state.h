@@ -15,12 +15,13 @@ struct session {
     bool access_queued; /* in it is a command that changes who needs a password */
     bool watching;
     bool tracking;
-    bool silent;        /* CLIENT REPLY OFF */
-    bool silent_next;   /* CLIENT REPLY SKIP: the next request has no reply */
-    bool was_silent;    /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
-    bool pinned;        /* state that nothing clears: exclusive for life */
-    int64_t told_id_us; /* when the client was told the lane's id, which it may use for a while; 0: it was not */
-    bool keeps_id;      /* … or for life: somebody may count on the id */
+    bool silent;          /* CLIENT REPLY OFF */
+    bool silent_next;     /* CLIENT REPLY SKIP: the next request has no reply */
+    bool was_silent;      /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
+    bool database_unseen; /* SELECT went unanswered, or in MULTI: nobody knows which one the client has now */
+    bool pinned;          /* state that nothing clears: exclusive for life */
+    int64_t told_id_us;   /* when the client was told the lane's id, which it may use for a while; 0: it was not */
+    bool keeps_id;        /* … or for life: somebody may count on the id */
     bool waited;    /* WAIT has spoken of this connection, which is kept, in a cluster until another node is wanted */
     bool was_reset; /* RESET has taken Headgate's credentials off this connection: it is left, whatever else holds */
     bool deferred;  /* in a cluster: MULTI was answered here, and is to be said ahead of the first request in it … */

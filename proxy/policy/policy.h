@@ -48,11 +48,15 @@ struct policy_client {
     const char *user;          /* Redis' name for the user that the client is now */
     const char *name;          /* of CLIENT SETNAME; "" for none */
     const char *identity_name; /* of [identity:NAME]; "" for none */
-    int64_t database;          /* that it has selected */
+    int64_t database;          /* that it has selected; -1: nobody knows, as Redis did not answer */
     /* Another one whenever user, name or the identity of the file may have changed. */
     uint32_t identity;
     void **attachments; /* the chain's; a policy sees its own in the request */
     void *connection;   /* for what the host knows of who is at its other end: until on_client_close() */
+    /* Its connection was reset, or it had ended its stream before what is under way was answered: nothing shows that it
+     * hears of that. */
+    bool is_broken;
+    int64_t active_us; /* when a byte came from it, or was written to it, last */
 };
 
 /* Who is at the other end of a client's connection, as far as this machine can tell. */

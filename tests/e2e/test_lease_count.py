@@ -199,24 +199,22 @@ def test_each_recipe_is_counted_exactly(make_shared, redis, name, threads):
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["counting", "fair"])
-def test_a_limit_that_is_not_said_is_learned(make_shared, redis, fair):
-    """Who was given the second permit and kept it shows that there are two: what was given back soon before counts."""
+def test_a_limit_that_is_not_said(make_shared, redis, fair):
+    """The lowest rank is a permit, and what is kept for a while; what was given back sooner may have been refused."""
     headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", owner="connection"))
     first, second = headgate.connect(), headgate.connect()
     take_it = take_fair_permit if fair else take_permit
     release = release_fair if fair else by("ZREM", "KEY", "TOKEN")
     assert take_it(first, "lock:a", "first", 2, LEASE)
-    for number in range(5):
-        assert take_it(second, "lock:a", f"second-{number}", 2, LEASE)
-        assert release(second, "lock:a", f"second-{number}")
-        assert not take_it(second, "lock:a", f"refused-{number}", 1, LEASE)
-    assert counters(headgate)["acquired_total"] == 1, "nobody knows yet which of them were refused"
+    assert take_it(second, "lock:a", "second", 2, LEASE)
+    assert release(second, "lock:a", "second")
+    assert not take_it(second, "lock:a", "refused", 1, LEASE)
     assert take_it(second, "lock:a", "kept", 2, LEASE)
-    await_counter(headgate, "acquired_total", 12)
+    await_counter(headgate, "acquired_total", 2)
     assert release(second, "lock:a", "kept")
     assert release(first, "lock:a", "first")
     await_keys(headgate, [])
-    assert counters(headgate)["released_total"] == 12 and not losses(headgate)
+    assert counters(headgate)["released_total"] == 2 and not losses(headgate)
     assert headgate.log().count("say limit = N") == 1
 
 

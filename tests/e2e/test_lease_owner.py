@@ -1,6 +1,7 @@
 """[lease:NAME]: whose connections show that a holder lives, what becomes of its locks when it has gone, in which
 database they are, and what another configuration changes."""
 
+import socket
 import time
 
 import pytest
@@ -113,7 +114,7 @@ def test_who_comes_back_within_grace_goes_on(make_shared, redis):
     client = headgate.connect()
     take(client, "lock:a")
     await_processes(headgate, ["lock:a"])
-    client.reset()
+    client.close()
     await_lease(headgate, "lock:a", "ownerless")
     again = headgate.connect()
     await_lease(headgate, "lock:a", "held")
@@ -129,7 +130,7 @@ def test_who_comes_back_too_late_for_its_lease(make_shared, redis, monitor):
     client = headgate.connect()
     take(client, "lock:a")
     await_processes(headgate, ["lock:a"])
-    client.reset()
+    client.close()
     await_lease(headgate, "lock:a", "ownerless")
     assert redis.connect()("PEXPIRE", "lock:a", 1) == 1
     await_gone(redis, "lock:a")
@@ -166,6 +167,24 @@ def test_a_client_that_hangs_up_while_it_takes_one(make_shared, redis):
     await_keys(headgate, [])
 
 
+@pytest.mark.parametrize("end", ["reset", "ended first"])
+def test_an_answer_that_nobody_hears(make_shared, redis, end):
+    """Its process lives, and has another connection: what it does not know of it does not keep."""
+    headgate = make_shared(rule())
+    client, other = headgate.connect(), headgate.connect()
+    take(other, "lock:heard")
+    assert redis.connect()("CLIENT", "PAUSE", 300, "WRITE") == OK
+    client.request("SET", "lock:a", "t", "NX", "PX", LEASE_MS)
+    if end == "ended first":
+        client.socket.shutdown(socket.SHUT_WR)
+    wait_for(lambda: remaining(redis, "lock:a")["lock:a"] > 0, what="the lock to be granted")
+    if end == "reset":
+        client.reset()
+    await_left(redis, "lock:a")
+    await_keys(headgate, ["lock:heard"])
+    assert counter(headgate, "owner_gone_total") == 1 and not losses(headgate)
+
+
 # ---- who is the same ----
 
 
@@ -179,7 +198,7 @@ def test_a_pool_over_all_workers(make, redis):
         take(client, key)
     await_processes(headgate, keys)
     for client in pool[: len(keys)]:
-        client.reset()
+        client.close()
     assert_kept(redis, keys)
     pool[11].reset()
     await_left(redis, *keys)
@@ -251,7 +270,7 @@ def test_owners_that_are_the_same(make_shared, redis):
         staying.append(connect())
         take(dying[key], key)
     for client in dying.values():
-        client.reset()
+        client.close()
     assert_kept(redis, dying)
     for client in staying:
         client.reset()
@@ -347,7 +366,7 @@ def test_a_rule_that_is_added(make_shared, redis):
         take(client, key)
     await_processes(headgate, keys)
     for client in clients[: len(keys)]:
-        client.reset()
+        client.close()
     assert_kept(redis, keys)
     assert keys_of(headgate) == set(keys), "what was taken before is not known"
     clients[5].reset()

@@ -54,8 +54,8 @@ def test_a_killed_process_is_not_hidden_by_a_sibling(served, redis, threads, sta
     for number in range(4):
         take_lock(sibling, f"lock:sibling:{number}", f"s{number}")
         take_lock(dying, f"lock:dying:{number}", f"d{number}")
-    await_owner(headgate, "lock:dying:0", dying)
-    await_owner(headgate, "lock:sibling:0", sibling)
+    for number in range(4):
+        await_owner(headgate, f"lock:dying:{number}", dying)
     kept, lost = ([f"lock:{name}:{number}" for number in range(4)] for name in ("sibling", "dying"))
     assert_kept(redis, [*kept, *lost])
     dying.kill()
@@ -142,7 +142,8 @@ def test_children_that_come_and_go_beside_locks_of_their_parent(make_shared, red
         children = [program.fork_to_send("SET", f"lock:child:{turn}:{at}", "t", "NX", "PX", LEASE_MS)[0] for at in "de"]
         take_lock(program, f"lock:{turn}", "abc"[turn])
         time.sleep(0.5)
-        for child in children:
+        for child, at in zip(children, "de"):
+            wait_for(lambda: lease_of(headgate, f"lock:child:{turn}:{at}")["owner"] == f"process:{child}", what="its owner")
             program.kill_child(child)
         await_gone(redis, f"lock:child:{turn}:d", f"lock:child:{turn}:e")
     keys = [f"lock:{turn}" for turn in range(3)]
@@ -273,7 +274,7 @@ def test_a_client_without_a_name_is_its_connection(make_shared, redis):
     for client, key in ((nameless, "lock:a"), (other, "lock:b"), (web, "lock:web")):
         take(client, key)
     nameless.reset()
-    web.reset()
+    web.close()
     await_left(redis, "lock:a")
     assert_kept(redis, ["lock:b", "lock:web"])
     assert headgate.log().count("owner = client") == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.leases import COMPARE_AND_PEXPIRE, LEASE_MS, await_left, await_keys, await_lease, counters, rule, take
+from harness.leases import COMPARE_AND_PEXPIRE, LEASE_MS, await_left, await_keys, await_lease, counters, losses, rule, take
 from harness.servers import Headgate
 
 WARNING = "a lock was taken by way of another Headgate"
@@ -55,6 +55,17 @@ def test_a_process_that_is_a_headgate_owns_nothing(make_shared, redis, sidecar_o
     client.reset()
     await_left(redis, "lock:a")
     await_keys(headgate, [])
+
+
+def test_a_sidecar_that_starts_may_not_have_ended_any_lock(make_shared, redis, sidecar_of):
+    """What Headgate sends for itself is known: a lock that is gone then is lost, and not unseen."""
+    headgate = make_shared(rule(renew=None), tls=False)
+    client = headgate.connect()
+    take(client, "lock:a", ms=6000)
+    assert sidecar_of(headgate).connect()("PING")
+    assert redis.connect()("DEL", "lock:a") == 1
+    await_keys(headgate, [])
+    assert losses(headgate) == {"gone": 1}
 
 
 def test_a_connection_for_each_client_shows_that_he_lives(make_shared, redis, sidecar_of):

@@ -151,19 +151,6 @@ def test_lease_drop(make_shared, redis, monitor):
     assert lease_of(headgate, "lock:b") and not losses(headgate)
 
 
-def test_a_renewal_does_not_abort_the_owners_transaction(make_shared, redis, monitor):
-    """WATCH, GET, MULTI, …, EXEC is how some release and extend: that Headgate renews must not look like a loss."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    take(client, "lock:a")
-    assert client.pipeline([("WATCH", "lock:a"), ("GET", "lock:a")]) == [OK, b"t"]
-    start = monitor.mark(redis)
-    time.sleep(LONG)
-    assert not monitor.renewals("lock:a", start), "renewed, though there is time"
-    assert transact(client, ("GET", "lock:a")) == [b"t"]
-    await_renewals(monitor, ["lock:a"])
-
-
 # ---- what does not release it ----
 
 

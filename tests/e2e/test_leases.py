@@ -312,9 +312,6 @@ def test_leases_that_are_none(make_shared, redis):
     assert all(isinstance(reply, Error) for reply in replies), replies
     await_keys(headgate, [])
     assert not counters(headgate)
-    assert client("SET", "lock:a", "t", "NX", "PXAT", 1) == OK, "and gone at once"
-    await_keys(headgate, [])
-    assert redis.connect()("EXISTS", "lock:a") == 0
 
 
 def test_long_leases(make_shared, redis):
@@ -339,7 +336,6 @@ TOKENS = {
     "line": b"\r\n$-1\r\n",
     "number": b"1000",
     "quotes": b"\"'\\ %s [[ ]]",
-    "64k": b"x" * 60_000,
 }
 
 
@@ -401,20 +397,6 @@ def test_a_long_key_is_cut_in_what_is_told(make_shared, redis):
         line = admin("LEASES").decode()
     assert len(line) < 700 and '..." db=0 ' in line
     assert_kept(redis, [key])
-
-
-def test_long_transactions(make_shared, redis):
-    """More than Headgate looks at: what it has seen before is kept, and a release among the rest is none the less one."""
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    take(client, "lock:a")
-    take(client, "lock:b")
-    commands = [("SET", f"lock:t{number}", "t", "NX", "PX", 60_000) for number in range(1200)]
-    replies = client.pipeline([("MULTI",), *commands, ("DEL", "lock:a"), ("EXEC",)])
-    assert replies[-1] == [OK] * 1200 + [1]
-    wait_for(lambda: not leases(headgate, "lock:a"), what="the release to be noticed")
-    assert_kept(redis, ["lock:b"])
-    assert remaining(redis, "lock:a")["lock:a"] == -2
 
 
 def test_resp_3(make_shared, redis):

@@ -12,7 +12,7 @@ import pytest
 
 from harness.admin import stats
 from harness.http import ask, samples
-from harness.latency import ON, interfaces
+from harness.latency import ON, await_report, interfaces
 from harness.leases import (
     COMPARE_AND_DELETE,
     await_keys,
@@ -191,6 +191,7 @@ def test_counters_begin_anew(make_line):
     line.await_end(line.pids[0])
     line.await_end(line.pids[1])
     wait_for(lambda: stats(headgate)["predecessor_clients"] == "0", 30, "no clients of others")
+    await_report(headgate, "incr", 108)  # in Redis each is on record, and once
 
 
 # ---- limits ----

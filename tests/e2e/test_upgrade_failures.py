@@ -22,10 +22,10 @@ def assert_goes_on(line, stayer):
     assert pid == line.pids[-1]
     wait_for(lambda: line.children() == [], 30, "no child")
     assert stayer("PING") == PONG and line.headgate.serves()
+    assert int(stats(line.headgate)["upgrade_failures_total"]) == 1
     line.install(BINARY)
     line.upgrade()
     assert stayer("PING") == PONG and line.headgate.serves()
-    assert int(stats(line.headgate)["upgrade_failures_total"]) == 1
 
 
 def test_a_program_that_ends(make_line):

@@ -26,7 +26,7 @@ COMPARE_AND_EXPIRE = (
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('expire', KEYS[1], ARGV[2]) else return 0 end"
 )
 WORD = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|\S*)')
-STATES = {"held", "releasing", "unhealed", "ownerless", "checking", "self", "max-hold"}
+STATES = {"held", "releasing", "unhealed", "ownerless", "checking", "self", "max-hold", "unanswered"}
 
 
 def rule(name="a", **options):

@@ -64,6 +64,16 @@ Test(lease_heal, heals_in_real_time)
                   "renewed");
 }
 
+Test(lease_heal, heals_each_key_that_the_token_owns)
+{
+    struct runner runner = with_redis_clock("lease_heal");
+
+    tell(ask("MSET {a}1 me {a}2 me {a}3 other"));
+    tell(ask("EVALSHA %s 3 {a}1 {a}2 {a}3 me 60000", runner.digest));
+    cr_assert(integer_of(ask("PTTL {a}1")) > 0 && integer_of(ask("PTTL {a}2")) > 0);
+    cr_assert_eq(integer_of(ask("PTTL {a}3")), -1);
+}
+
 /* ---- releases ---- */
 
 Test(lease_release, deletes_only_what_holds_the_token)
@@ -194,12 +204,38 @@ Test(lease_release, removes_companions_that_have_the_score_of_the_permit)
     struct runner runner = with_redis_clock("lease_release_zset");
 
     tell(ask("ZADD lock 7 me 7 with-me 8 newer 7 bystander"));
-    cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock other with-me", runner.digest)), 0);
+    cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock other 7 with-me", runner.digest)), 0);
     cr_assert_eq(integer_of(ask("ZCARD lock")), 4);
-    cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock me with-me newer missing", runner.digest)), 1);
+    cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock me 7 with-me newer missing", runner.digest)), 1);
     cr_assert_eq(integer_of(ask("ZCARD lock")), 2);
     cr_assert_eq(score_of("lock", "newer"), 8);
     cr_assert_eq(score_of("lock", "bystander"), 7);
+}
+
+/* What the owner, who has come back, has done to it meanwhile. */
+Test(lease_release, leaves_what_was_extended_meanwhile)
+{
+    static const struct {
+        const char *name, *takes, *extends, *most;
+    } cases[] = {
+        {"lease_release", "SET lock me PX 60000", "PEXPIRE lock 90000", "60000"},
+        {"lease_release", "SET lock me PX 60000", "PERSIST lock", "60000"},
+        {"lease_release_hash", "HSET lock me 1", "PEXPIRE lock 90000", "60000"},
+        {"lease_release_zset", "ZADD lock 1 me", "ZADD lock 2 me", "1"},
+    };
+
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct runner runner = with_redis_clock(cases[i].name);
+        tell(ask("FLUSHALL"));
+        tell(ask(cases[i].takes));
+        tell(ask(cases[i].extends));
+        cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock me %s", runner.digest, cases[i].most)), 0, "%zu", i);
+        cr_assert_eq(integer_of(ask("EXISTS lock")), 1, "%zu", i);
+        tell(ask("DEL lock"));
+        tell(ask(cases[i].takes));
+        tell(ask(i == 2 ? "PEXPIRE lock 60000" : "PING"));
+        cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock me %s", runner.digest, cases[i].most)), 1, "%zu", i);
+    }
 }
 
 /* ---- all of them ---- */

@@ -76,7 +76,7 @@ static enum policy_peer_search find_peer(void *context, void *connection, bool p
 
     (void)process;
     *peer = (struct policy_peer){.pid = host->untold ? 0 : pid_of(connection), .started = 1, .why = "it hides"};
-    return POLICY_PEER_TOLD;
+    return host->unfound ? POLICY_PEER_LATER : POLICY_PEER_TOLD;
 }
 
 /* As long as it has a client, unless it is told otherwise. */

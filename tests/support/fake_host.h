@@ -96,6 +96,7 @@ struct fake_host {
     size_t information_count;
     bool processes_live; /* even without connections */
     bool untold;         /* processes cannot be told */
+    bool unfound;        /* processes are looked for still */
     size_t happened[POLICY_EVENTS];
     char event[FAKE_TEXT_MAX]; /* the last one: "source:rule what" */
     uint64_t last_id;

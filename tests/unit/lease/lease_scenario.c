@@ -49,6 +49,11 @@ static bool releases(enum act act)
     return forces(act) || act == ACT_RELEASE || act == ACT_UNLOCK || act == ACT_ZREM;
 }
 
+static bool takes(enum act act)
+{
+    return act == ACT_SET_NX || act == ACT_SETNX || act == ACT_LOCK || act == ACT_EXEC_TAKE;
+}
+
 static bool names_twice(const struct move *move)
 {
     return move->act == ACT_SET_NX && move->sequence % 2 == 0;
@@ -200,6 +205,8 @@ bool scenario_execute_next(struct scenario *scenario, struct actor *actor)
         if (!move->executed) {
             move->answer = execute(&scenario->model, move);
             move->executed = true;
+            scenario->unheard[move->key] &=
+                scenario->model.keys[move->key].exists && !(move->answer == 1 && takes(move->act));
             scenario_trace(scenario, "c%llu executes #%llu: %d", (unsigned long long)actor->client->view.id,
                            (unsigned long long)move->sequence, move->answer);
             return true;
@@ -239,8 +246,9 @@ static struct move take_first(struct actor *actor)
 static bool goes_on(const struct scenario *scenario, const struct claim *claim, size_t key, int token)
 {
     const struct model_key *lock = &scenario->model.keys[key];
-    /* It may be held anew since, and that answer be lost. */
-    bool is_known = claim->is_known && claim->known_us >= lock->taken_us[token];
+    /* It may be held anew since, and that answer be lost; or have been given up in an outage. */
+    bool is_known =
+        claim->is_known && claim->known_us >= lock->taken_us[token] && claim->known_us >= scenario->outage_us;
 
     return lock->type != MODEL_ZSET && claim->releases_sent == 0 && is_known && !claim->is_given_up &&
            model_holds(&scenario->model, key, token) && scenario->owners[scenario_owner_of(token)].connections > 0 &&
@@ -275,8 +283,6 @@ static void note_granted(struct scenario *scenario, const struct move *move, uin
         return;
     }
     /* Not of permits: one that is added again by what was to refresh it counts as lost. */
-    bool takes =
-        move->act == ACT_SET_NX || move->act == ACT_SETNX || move->act == ACT_LOCK || move->act == ACT_EXEC_TAKE;
     if (move->sequence > claim->released) {
         claim->is_known = true;
         claim->known_us = scenario->host->now_us;
@@ -290,7 +296,9 @@ static void note_granted(struct scenario *scenario, const struct move *move, uin
     bool is_new = scenario->host->now_us > claim->over_us + 4 * PATIENCE_US;
     bool is_watched = scenario->owners[scenario_owner_of(move->token)].connections > 0 &&
                       scenario->host->now_us > scenario->outage_us;
-    claim->is_held = claim->is_held || (takes && !was_released && is_new && is_watched);
+    /* One that was sent before, unseen as there was nothing to release, may have been executed behind it. */
+    bool is_there = model_holds(&scenario->model, move->key, move->token);
+    claim->is_held = claim->is_held || (takes(move->act) && !was_released && is_there && is_new && is_watched);
 }
 
 /* The next reply, if Redis has it. */
@@ -321,5 +329,6 @@ void scenario_end_moves(struct scenario *scenario, struct actor *actor)
         if (releases(move.act)) {
             note_released(scenario, &move, actor->client->view.id, false);
         }
+        scenario->unheard[move.key] |= move.act == ACT_SETNX && move.executed && move.answer == 1;
     }
 }

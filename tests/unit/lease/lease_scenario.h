@@ -81,6 +81,7 @@ struct scenario {
     struct actor actors[CLIENTS_MAX];
     struct owner owners[OWNERS];
     struct claim claims[MODEL_KEYS][MODEL_TOKENS];
+    bool unheard[MODEL_KEYS]; /* the answer to the SETNX that took it was lost: it may live for ever */
     uint64_t sequence;
     int64_t outage_us; /* scripts fail until then */
     size_t calls_in_step;

@@ -458,6 +458,120 @@ Test(lease_end, a_process_that_cannot_be_told_is_its_connection)
     lease_host_free(host);
 }
 
+Test(lease_end, who_goes_before_its_process_is_found_leaves_its_locks_to_the_connections_of_its_user)
+{
+    struct fake_host *host = lease_host_new(RULES_OF_PROCESSES, 2);
+    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
+    struct fake_client *idle = fake_join(host, 1, "10.0.0.1", "another");
+
+    fake_join(host, 0, "10.0.0.2", "app");
+    host->unfound = true;
+    fake_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_leave(client);
+    fake_pass(host, 3000);
+    cr_assert(lease_host_lists(host, "owner=10.0.0.1/default/* state=held"), "longer than grace");
+    fake_leave(idle);
+    fake_pass(host, 1500);
+    cr_assert(lease_host_lists(host, "state=ownerless"));
+    idle = fake_join(host, 0, "10.0.0.1", "");
+    fake_pass(host, 200);
+    cr_assert(lease_host_lists(host, "state=held"), "one has come back");
+    snprintf(idle->user, sizeof idle->user, "other");
+    fake_rename(idle, "");
+    fake_pass(host, 200);
+    cr_assert(lease_host_lists(host, "state=ownerless"), "it is another user's");
+    fake_assert_quiet(host, 2200);
+    cr_assert(lease_host_lists(host, NULL));
+    fake_assert_counter(host, "lease_owner_gone_total", 1);
+    lease_host_free(host);
+}
+
+/* What one process tells the other one, which takes over from it. */
+static void take_over(struct fake_host *from, struct fake_host *to)
+{
+    const struct policy_twin *twin = from->policy->twin;
+    struct text_stream text;
+
+    cr_assert(text_open(&text));
+    const struct slice ask[] = {slice_of("TELL"), slice_of("NEWS"), slice_of("0")};
+    cr_assert_eq(twin->tell.run(from->workers[0].instance, 3, ask, text.out), POLICY_ANSWER_TEXT);
+    cr_assert(text_close(&text));
+    const struct slice told[] = {slice_of("HEAR"), {text.bytes + 2, text.length - 2}};
+    cr_assert_eq(twin->hear.run(to->workers[0].instance, 2, told, NULL), POLICY_ANSWER_OK);
+    text_free(&text);
+}
+
+Test(lease_end, another_process_goes_on_with_the_connections_of_a_user)
+{
+    struct fake_host *old = lease_host_new(RULES_OF_PROCESSES, 1), *next = lease_host_new(RULES_OF_PROCESSES, 1);
+    struct fake_client *client = fake_join(old, 0, "10.0.0.1", "app");
+
+    fake_join(next, 0, "10.0.0.1", "");
+    old->unfound = true;
+    fake_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
+    take_over(old, next);
+    fake_leave(client);
+    take_over(old, next);
+    cr_assert(lease_host_lists(old, "state=held"), "it may have others there");
+    fake_pass(old, 200);
+    take_over(old, next);
+    cr_assert(lease_host_lists(old, NULL));
+    fake_pass(next, 3000);
+    cr_assert(lease_host_lists(next, "owner=10.0.0.1/default/* state=held"));
+    fake_host_free(old);
+    fake_host_free(next);
+}
+
+/* Reset with nothing behind the answer, or closed ahead of it. */
+Test(lease_end, what_nobody_has_heard_of_is_not_kept_by_its_process)
+{
+    static const struct {
+        bool ends_first;
+        int64_t active_ms, waits_ms;
+        const char *state;
+    } cases[] = {
+        {false, 0, 1000, "state=ownerless"},
+        {false, 500, 1000, "state=held"},
+        {false, 0, 10000, "state=held"},
+        {true, 0, 0, "state=ownerless"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fake_host *host = lease_host_new(RULES_OF_PROCESSES "renew = 1/2\n", 1);
+        struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
+
+        fake_join(host, 0, "10.0.0.1", "app");
+        fake_send(client, "SET job t1 NX PX 30000");
+        client->view.is_broken = cases[i].ends_first;
+        fake_hear(client, "+OK\r\n");
+        client->view.is_broken = !cases[i].ends_first;
+        client->view.active_us = host->now_us + cases[i].active_ms * MS;
+        fake_pass(host, cases[i].waits_ms);
+        fake_leave(client);
+        cr_assert(lease_host_lists(host, cases[i].state), "%zu", i);
+        lease_host_free(host);
+    }
+}
+
+/* What each process takes by a value of its own is renewed behind an outage, if nobody has taken it. */
+Test(lease_end, a_value_of_two_owners_does_not_tell_whose_a_lock_is_behind_an_outage)
+{
+    struct fake_host *host = lease_host_new(RULES_OF_PROCESSES, 1);
+
+    fake_ask(fake_join(host, 0, "10.0.0.1", "app"), "SET job 1 NX PX 30000", "+OK\r\n");
+    fake_ask(fake_join(host, 0, "10.0.0.1", "own"), "SET own t1 NX PX 30000", "+OK\r\n");
+    cr_assert_eq(host->warning_count, (size_t)0);
+    fake_ask(fake_join(host, 0, "10.0.0.1", "other"), "SET other 1 NX PX 30000", "+OK\r\n");
+    cr_assert_not_null(strstr(host->warning, "other has a value by which another owner has taken a lock, too"));
+    host->now_us += 40000 * MS;
+    fake_tick(host);
+    fake_assert_counter(host, "lease_lost_unreachable_total", 2);
+    assert_call(host, "lease_renew_string own / t1");
+    fake_answer(host, "1 30000");
+    cr_assert(lease_host_lists(host, "key=own"));
+    lease_host_free(host);
+}
+
 Test(lease_end, what_a_connection_took_goes_with_its_name)
 {
     struct scene scene = scene_of(RULES);

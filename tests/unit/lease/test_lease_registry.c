@@ -134,7 +134,7 @@ Test(lease_registry, knows_who_is_being_released)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct lease_touch touch = {.releases = cases[i].releases};
         touch.token = cases[i].token != NULL ? slice_of(cases[i].token) : (struct slice){NULL, 0};
-        cr_assert(lease_registry_touch(registry, &touch, 0, slice_of("job")));
+        lease_registry_touch(registry, &touch, 0, slice_of("job"));
         for (size_t n = 0; n < 2; n++) {
             cr_assert_eq(lease_registry_is_releasing(registry, leases[n]), cases[i].releasing[n], "%zu %zu", i, n);
             cr_assert_eq(lease_registry_is_touched(registry, leases[n]), cases[i].touched[n], "%zu %zu", i, n);
@@ -153,42 +153,57 @@ Test(lease_registry, knows_of_releases_of_any_of_several_keys)
     struct lease *lease = lease_registry_add(registry, 0, keys, 2, slice_of("t"));
     struct lease_touch touches[2] = {{.releases = true}, {.releases = true}};
 
-    cr_assert(lease_registry_touch(registry, &touches[0], 0, slice_of("b")));
-    cr_assert(lease_registry_touch(registry, &touches[1], 1, slice_of("a")));
+    lease_registry_touch(registry, &touches[0], 0, slice_of("b"));
+    lease_registry_touch(registry, &touches[1], 1, slice_of("a"));
     cr_assert(lease_registry_is_releasing(registry, lease));
     lease_registry_untouch(registry, &touches[0]);
     cr_assert_not(lease_registry_is_releasing(registry, lease), "the other is of another database");
     lease_registry_untouch(registry, &touches[1]);
-    cr_assert_null(lease_registry_find_key(registry, 1, slice_of("a")));
+    cr_assert_not(lease_registry_expects(registry, 1, slice_of("a")));
     lease_registry_free(registry);
 }
 
-Test(lease_registry, keeps_a_key_as_long_as_a_request_has_to_do_with_it)
+Test(lease_registry, expects_a_key_as_long_as_a_request_has_to_do_with_it)
 {
     struct lease_registry *registry = registry_new();
-    struct lease_touch touch = {.token = {"t", 1}, .acquires = true};
+    struct lease_touch touch = {.token = {"t", 1}};
 
-    cr_assert(lease_registry_touch(registry, &touch, 0, slice_of("job")));
-    cr_assert_not_null(lease_registry_find_key(registry, 0, slice_of("job")));
+    lease_registry_touch(registry, &touch, 0, slice_of("job"));
+    cr_assert(lease_registry_expects(registry, 0, slice_of("job")));
     struct lease *lease = add(registry, 0, "job", "t");
-    lease_registry_remove(registry, lease, LEASE_REASON_RELEASED);
-    cr_assert_not_null(lease_registry_find_key(registry, 0, slice_of("job")));
     lease_registry_untouch(registry, &touch);
-    cr_assert_null(lease_registry_find_key(registry, 0, slice_of("job")));
+    cr_assert(lease_registry_expects(registry, 0, slice_of("job")));
+    lease_registry_remove(registry, lease, LEASE_REASON_RELEASED);
+    cr_assert_not(lease_registry_expects(registry, 0, slice_of("job")));
     lease_registry_free(registry);
 }
 
-Test(lease_registry, takes_every_lease_for_released_during_a_flush)
+Test(lease_registry, knows_which_requests_a_release_has_overtaken)
 {
     struct lease_registry *registry = registry_new();
-    struct lease *lease = add(registry, 5, "job", "t");
+    struct lease_touch asked = {.token = {"t", 1}, .sequence = 1}, other = {.token = {"u", 1}, .sequence = 1};
+    struct lease_touch released = {.token = {"t", 1}, .sequence = 2, .releases = true};
 
-    lease_registry_begin_flush(registry);
-    lease_registry_begin_flush(registry);
-    lease_registry_end_flush(registry);
-    cr_assert(lease_registry_is_releasing(registry, lease));
-    lease_registry_end_flush(registry);
-    cr_assert_not(lease_registry_is_releasing(registry, lease));
+    for (int i = 0; i < 2; i++) {
+        (void)lease_registry_sequence(registry);
+    }
+    struct lease_touch again = asked;
+    lease_registry_touch(registry, &asked, 0, slice_of("job"));
+    lease_registry_touch(registry, &again, 0, slice_of("job"));
+    lease_registry_touch(registry, &other, 0, slice_of("job"));
+    lease_registry_touch(registry, &released, 0, slice_of("job"));
+    lease_registry_untouch(registry, &released);
+    lease_registry_note_release(registry, &released, false);
+    lease_registry_untouch(registry, &asked);
+    cr_assert(asked.overtaken && !asked.is_over);
+    lease_registry_note_release(registry, &released, true);
+    struct lease_touch later = {.token = {"t", 1}, .sequence = lease_registry_sequence(registry)};
+    lease_registry_touch(registry, &later, 0, slice_of("job"));
+    lease_registry_untouch(registry, &again);
+    cr_assert(again.overtaken && again.is_over);
+    lease_registry_untouch(registry, &other);
+    lease_registry_untouch(registry, &later);
+    cr_assert_not(other.overtaken || other.is_over || later.overtaken || later.is_over);
     lease_registry_free(registry);
 }
 
@@ -223,27 +238,26 @@ Test(lease_registry, keeps_what_has_ended_until_its_script_has)
 Test(lease_registry, has_an_owner_as_long_as_it_has_connections_or_leases)
 {
     struct lease_registry *registry = registry_new();
-    struct lease_owner *owner = lease_registry_join(registry, slice_of("app"));
+    struct lease_owner *owner = lease_registry_join(registry, slice_of("app"), 3);
 
-    cr_assert_eq(lease_registry_join(registry, slice_of("app")), owner);
-    struct lease_owner *other = lease_registry_join(registry, slice_of("apps"));
+    cr_assert_eq(lease_registry_join(registry, slice_of("app"), 3), owner);
+    struct lease_owner *other = lease_registry_join(registry, slice_of("apps"), 4);
     cr_assert_neq(other, owner);
     lease_registry_leave(registry, other, 6);
     cr_assert_eq(owner->connections, (size_t)2);
     struct lease *lease = add(registry, 0, "job", "t");
-    lease_registry_own(registry, lease, owner);
-    lease_registry_own(registry, lease, owner);
+    cr_assert_eq(lease_own(lease, owner), lease_own(lease, owner));
     lease_registry_leave(registry, owner, 7);
     cr_assert_eq(owner->gone_us, 0);
     lease_registry_leave(registry, owner, 8);
     cr_assert_eq(owner->gone_us, 8);
-    cr_assert_eq(lease_registry_join(registry, slice_of("app")), owner);
+    cr_assert_eq(lease_registry_join(registry, slice_of("app"), 3), owner);
     cr_assert_eq(owner->gone_us, 0);
     lease_registry_leave(registry, owner, 9);
     lease_registry_remove(registry, lease, LEASE_REASON_OWNER_GONE);
-    owner = lease_registry_join(registry, slice_of("app"));
+    owner = lease_registry_join(registry, slice_of("app"), 3);
     cr_assert_eq(owner->connections, (size_t)1);
-    cr_assert(LIST_EMPTY(&owner->leases));
+    cr_assert(LIST_EMPTY(&owner->shares));
     lease_registry_leave(registry, owner, 10);
     lease_registry_free(registry);
 }
@@ -251,15 +265,19 @@ Test(lease_registry, has_an_owner_as_long_as_it_has_connections_or_leases)
 Test(lease_registry, gives_leases_from_owner_to_owner)
 {
     struct lease_registry *registry = registry_new();
-    struct lease_owner *one = lease_registry_join(registry, slice_of("one"));
-    struct lease_owner *two = lease_registry_join(registry, slice_of("two"));
+    struct lease_owner *one = lease_registry_join(registry, slice_of("one"), 3);
+    struct lease_owner *two = lease_registry_join(registry, slice_of("two"), 3);
     struct lease *lease = add(registry, 0, "job", "t");
 
-    lease_registry_own(registry, lease, one);
+    struct lease_share *taken = lease_own(lease, one);
+    cr_assert_not_null(lease_own(lease, two));
+    cr_assert_eq(lease_taker(lease), one);
     lease_registry_leave(registry, one, 5);
     /* The one before has nothing any more, and is gone. */
-    lease_registry_own(registry, lease, two);
-    cr_assert_eq(LIST_FIRST(&two->leases), lease);
+    lease_registry_hand_over(registry, taken, two);
+    cr_assert_eq(lease_taker(lease), two);
+    cr_assert_eq(LIST_FIRST(&two->shares)->lease, lease);
+    cr_assert_null(LIST_NEXT(LIST_FIRST(&two->shares), of_owner));
     lease_registry_leave(registry, two, 6);
     lease_registry_free(registry);
 }
@@ -267,10 +285,10 @@ Test(lease_registry, gives_leases_from_owner_to_owner)
 Test(lease_registry, does_not_note_departures_when_the_process_ends)
 {
     struct lease_registry *registry = registry_new();
-    struct lease_owner *owner = lease_registry_join(registry, slice_of("app"));
+    struct lease_owner *owner = lease_registry_join(registry, slice_of("app"), 3);
     struct lease *lease = add(registry, 0, "job", "t");
 
-    lease_registry_own(registry, lease, owner);
+    (void)lease_own(lease, owner);
     cr_assert_not(lease_registry_is_draining(registry));
     lease_registry_drain(registry);
     cr_assert(lease_registry_is_draining(registry));
@@ -288,14 +306,15 @@ Test(lease_registry, remembers_scripts_but_not_without_end)
     char digest[LEASE_DIGEST_LENGTH + 1];
 
     cr_assert_null(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)));
-    lease_registry_learn(registry, DIGEST_OF_NOTHING, &script);
-    lease_registry_learn(registry, DIGEST_OF_NOTHING, &other);
-    cr_assert_eq(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)), &script);
+    lease_registry_learn(registry, DIGEST_OF_NOTHING, &script, 1);
+    lease_registry_learn(registry, DIGEST_OF_NOTHING, &script, 2);
+    lease_registry_learn(registry, DIGEST_OF_NOTHING, &script, 2);
     for (int i = 0; i < 5000; i++) {
         snprintf(digest, sizeof digest, "%040d", i);
-        lease_registry_learn(registry, digest, &other);
+        lease_registry_learn(registry, digest, &other, 1);
     }
-    cr_assert_eq(lease_registry_script(registry, slice_of("0000000000000000000000000000000000000000")), &other);
-    cr_assert_null(lease_registry_script(registry, slice_of("0000000000000000000000000000000000004999")));
+    cr_assert_eq(lease_registry_script(registry, slice_of(digest)), &other);
+    cr_assert_null(lease_registry_script(registry, slice_of("0000000000000000000000000000000000000000")));
+    cr_assert_eq(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)), &script, "another user's");
     lease_registry_free(registry);
 }

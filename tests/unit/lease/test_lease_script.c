@@ -79,6 +79,26 @@ Test(lease_shape_scripts, every_row)
     cr_assert_gt(count, (size_t)70);
 }
 
+/* Which another one sends that is in front of this one, with any keys or none, by digest or as a text. */
+Test(lease_shape_scripts, of_headgate_itself)
+{
+    for (const struct script *own = scripts; own->name != NULL; own++) {
+        bool releases = strncmp(own->name, "lease_release", 13) == 0 || strcmp(own->name, "delifeq") == 0;
+        for (int keys = 0; keys < 2; keys++) {
+            const char *count = keys == 0 ? "0" : "1";
+            const struct slice words[] = {
+                slice_of("EVAL"), {own->text, own->length}, slice_of(count), slice_of("k"), slice_of("t")};
+            struct request made = request_of_words(words, sizeof words / sizeof words[0]);
+            request_read(&made);
+            cr_assert_eq(made.shape.action, releases && keys == 1 ? LEASE_RELEASE : LEASE_NOTHING, "%s", own->name);
+            free(made.bytes);
+            char text[128];
+            snprintf(text, sizeof text, "EVALSHA %s %s k t", own->sha1, count);
+            cr_assert_eq(request_action(text), releases && keys == 1 ? LEASE_RELEASE : LEASE_NOTHING, "%s", own->name);
+        }
+    }
+}
+
 Test(lease_shape_scripts, of_libraries)
 {
     static const char *const some[] = {"redis-py", "node-redlock", "redlock.net", "spring", "shedlock", "redisson"};

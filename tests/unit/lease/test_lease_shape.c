@@ -96,11 +96,8 @@ Test(lease_shape_set, leases_of_all_sizes)
 
 Test(lease_shape_set, what_is_no_lock)
 {
-    static const char *const nothing[] = {"set k t keepttl",
-                                          "set k t xx keepttl",
-                                          "set k t xx px 0",
+    static const char *const nothing[] = {"set k t xx px 0",
                                           "set k t xx px 5 ex 5",
-                                          "set k t nx keepttl",
                                           "set k t nx xx",
                                           "set k t xx nx",
                                           "set k t nx px",
@@ -132,6 +129,9 @@ Test(lease_shape_set, what_is_no_lock)
 Test(lease_shape_set, replaces_and_extends)
 {
     cr_assert_eq(request_action("set k t"), LEASE_FORCE_RELEASE);
+    cr_assert_eq(request_action("set k t keepttl"), LEASE_WRITE);
+    cr_assert_eq(request_action("set k t xx keepttl"), LEASE_WRITE);
+    cr_assert_eq(request_action("set k t nx keepttl"), LEASE_ACQUIRE);
     cr_assert_eq(request_action("set k t px 5"), LEASE_FORCE_RELEASE);
     cr_assert_eq(request_action("set k t get"), LEASE_FORCE_RELEASE);
     cr_assert_eq(request_action("set k t px 5 ifeq t"), LEASE_EXTEND);
@@ -263,7 +263,10 @@ Test(lease_shape, of_plain_commands)
         {"msetex 4294967297 a t nx", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
         {"msetex 9223372036854775807 a t nx", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
         {"get k", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
-        {"append k t", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
+        {"append k t", LEASE_WRITE, LEASE_REPLY_NO_ERROR, 1, "", "", 0},
+        {"msetnx a t b t", LEASE_ACQUIRE, LEASE_REPLY_ONE, 2, "t", "", 0},
+        {"msetnx a t b u", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
+        {"msetnx a t b", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -284,7 +287,8 @@ Test(lease_shape, of_plain_commands)
 
 Test(lease_shape, finds_every_reader)
 {
-    static const char *const names[] = {"del",
+    static const char *const names[] = {"append",
+                                        "del",
                                         "delex",
                                         "delifeq",
                                         "delifequals",
@@ -296,10 +300,12 @@ Test(lease_shape, finds_every_reader)
                                         "flushall",
                                         "flushdb",
                                         "getdel",
+                                        "getex",
                                         "getset",
                                         "move",
                                         "mset",
                                         "msetex",
+                                        "msetnx",
                                         "persist",
                                         "pexpire",
                                         "pexpireat",
@@ -310,6 +316,7 @@ Test(lease_shape, finds_every_reader)
                                         "set",
                                         "setex",
                                         "setnx",
+                                        "setrange",
                                         "swapdb",
                                         "unlink",
                                         "zadd",

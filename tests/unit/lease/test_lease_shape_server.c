@@ -226,7 +226,7 @@ static bool is_as_read(const struct lease_shape *shape, const struct outcome *ou
         return answer != LEASE_ANSWER_YES && is_as_before(outcome, is_there);
     }
     switch (shape->action) {
-    case LEASE_NOTHING:
+    case LEASE_WRITE:
         /* SET with KEEPTTL: the key lives as before, or for ever if it is new. */
         return is_there ? outcome->ms > OLD_MS - SLACK_MS && outcome->ms <= OLD_MS : outcome->ms < 0;
     case LEASE_ACQUIRE:
