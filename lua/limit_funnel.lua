@@ -6,8 +6,8 @@
 -- KEYS: the limit
 -- ARGV: capacity, leak (drops in each period), period in µs, cost (drops wanted), least (the fewest that will do, 1 to
 --       cost), hold in µs (0: spent at once, else until so long from now)
--- Reply: {granted, wait}: the most drops from least to cost that fit, and 0; or 0, and in how many µs least of them
---        will fit, -1: never, as they are more than the capacity
+-- Reply: {granted, wait}: the most drops from least to cost that fit, or 0; and in how many µs least of them will fit
+--        again, 0: at once, as all did, -1: never, as they are more than the capacity
 -- Complexity: O(1)
 local key = KEYS[1]
 local capacity, leak, period = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -44,15 +44,19 @@ local function store()
     redis.call('SET', key, string.format('%.17g %.0f', level, now), 'PX', string.format('%.0f', life))
 end
 
+-- Always a little more, so that the last digit of a fraction cannot make it too short.
+local function wait_for_least()
+    return math.floor((level + least - capacity) * period / leak) + 1
+end
+
 local granted = math.min(cost, math.floor(capacity - level))
 if granted < least then
     if set_back then
         store()
     end
-    -- Always a little more, so that the last digit of a fraction cannot make it too short.
-    return {0, math.floor((level + least - capacity) * period / leak) + 1}
+    return {0, wait_for_least()}
 end
 
 level = math.max(level, hold * leak / period) + granted
 store()
-return {granted, 0}
+return {granted, granted < cost and wait_for_least() or 0}

@@ -1,13 +1,13 @@
--- A sliding window in bounded memory, for limits too large to keep each permit: a string of at most 66 slots, each with
--- the last moment at which one of its permits may be spent, and how many they are. A slot leaves the window with its
--- last. Limits up to 64 are exact. Larger ones share slots of a 64th of the window (and the hold): permits come back at
--- most that much late, and never early, so that there are never more than the limit in any window.
+-- A sliding window in bounded memory: a string of at most 66 slots, each with the last moment at which one of its
+-- permits may be spent, and how many they are. A slot leaves the window with its last. Limits up to 64 are exact.
+-- Larger ones share slots of a 64th of the window (and the hold): permits come back at most that much late, and never
+-- early, so that there are never more than the limit in any window.
 -- The time is Redis' own, which all that share the limit have in common. A number holds its microseconds exactly.
 -- KEYS: the limit
 -- ARGV: limit, window in µs, cost (permits wanted), least (the fewest that will do, 1 to cost), hold in µs (0 to
 --       window; 0: spent at once, else until so long from now)
--- Reply: {granted, wait}: the most permits from least to cost that there are, and 0; or 0, and in how many µs least of
---        them will be granted, -1: never, as they are more than the limit
+-- Reply: {granted, wait}: the most permits from least to cost that there are, or 0; and in how many µs least of them
+--        will be granted again, 0: at once, as all were granted, -1: never, as they are more than the limit
 -- Complexity: O(1)
 local key = KEYS[1]
 local limit, window, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -80,18 +80,22 @@ if set_back then
 end
 began = math.min(began, now)
 
-local granted = math.min(cost, limit - used)
-if granted < least then
-    if set_back then
-        store()
-    end
+local function wait_for_least()
     local over, offset, leaves, count = used + least - limit, 1
     repeat
         leaves, count = struct.unpack(pair, slots, offset)
         over = over - count
         offset = offset + pair_size
     until over <= 0
-    return {0, leaves + window - now}
+    return leaves + window - now
+end
+
+local granted = math.min(cost, limit - used)
+if granted < least then
+    if set_back then
+        store()
+    end
+    return {0, wait_for_least()}
 end
 
 -- Never before the slot that is the newest so far: they stay in order even where holds differ.
@@ -106,4 +110,4 @@ newest = last
 used = used + granted
 slots = slots .. struct.pack(pair, newest, newest_count + granted)
 store()
-return {granted, 0}
+return {granted, granted < cost and wait_for_least() or 0}

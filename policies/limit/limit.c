@@ -4,7 +4,6 @@
  *
  *   request ─► charges (rule, bucket, cost) ─► all locked ─► judged ─► all charged, or refused, or put on hold
  */
-#include "base/siphash.h"
 #include "limit/limit_private.h"
 
 #include <assert.h>
@@ -51,7 +50,7 @@ static const struct policy_verb verb_table[] = {
      .example = "LIMIT RESET search",
      .help = "forgets what a rule has admitted: to all, or to one",
      .effect = POLICY_VERB_CHANGES,
-     .run = limit_verb_limit},
+     .ask = limit_verb_limit},
 };
 
 /* ---- hooks ---- */
@@ -83,7 +82,7 @@ static void ask_redis(struct limit *limit, const struct policy_request *request,
         int64_t until_us = limit_call_ask(limit, held, request->now_us);
         decision->hold_until_us = until_us > 0 ? until_us : decision->hold_until_us;
     } else if (verdict == POLICY_ADMIT) {
-        limit_call_ask_aside(limit, request->now_us);
+        limit_call_ask_aside(limit);
     }
 }
 
@@ -183,7 +182,7 @@ static bool charge_common(const struct common *common, int64_t now_us, uint32_t 
         if (bucket == NULL) {
             continue;
         }
-        charged = limit_bucket_charge(bucket, &rule->meter, now_us, requests) && charged;
+        charged = limit_meter_charge(&rule->meter, &bucket->state, now_us, requests) && charged;
         limit_count(common->limit, rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
     }
     return charged;
@@ -201,7 +200,7 @@ static uint32_t charge_batch(struct limit *limit, const struct policy_request *r
         limit_share_unlock(limit->share, locks);
     }
     if (admitted > 0) {
-        limit_call_ask_aside(limit, request->now_us);
+        limit_call_ask_aside(limit);
     }
     limit_drop_charges(limit);
     return admitted;
@@ -422,6 +421,7 @@ static void limit_stop(void *instance)
     free(limit->groups);
     free(limit->numbers);
     free(limit->charges);
+    table_close(&limit->gathering);
     free(limit);
 }
 
@@ -436,7 +436,6 @@ static void *limit_start(const struct policy_start *start)
     limit->share = start->shared;
     limit->host = start->host;
     limit->counters = start->counters;
-    limit->process_id = siphash_random_key().words[0];
     if (!limit_reload(limit, start->rules)) {
         free(limit);
         return NULL;
@@ -464,6 +463,7 @@ static const struct conf_section *const sections[] = {&limit_section, NULL};
 static const struct policy_twin limit_twin = {
     .tell = {.name = "TELL", .least = 3, .most = 3, .run = limit_verb_tell},
     .hear = {.name = "HEAR", .least = 2, .most = 2, .run = limit_verb_hear},
+    .is_for_successor = true,
 };
 
 static const struct policy_gate limit_gate = {

@@ -22,8 +22,6 @@
 struct limit_share;
 struct limit_bucket_table;
 
-struct limit_call;
-
 /* Permits that were fetched from Redis and may be spent here until then. */
 struct limit_batch {
     int64_t permits;
@@ -32,31 +30,36 @@ struct limit_batch {
 
 /* What is known here of a bucket whose state is in Redis. */
 struct limit_remote {
-    int64_t refused_until_us; /* Redis has said so of requests that cost as much as … */
+    int64_t refused_until_us; /* Redis has said so of requests that cost … */
     int64_t refused_cost;
     struct limit_batch batches[2]; /* the first is spent first */
     int64_t batch_size;            /* how many permits to fetch next */
-    struct limit_call *fetch;      /* on its way, or NULL */
-    size_t fetch_worker;           /* whose it is */
-    uint64_t resets;               /* LIMIT RESET: what Redis said before is void */
+    bool is_fetching;              /* a batch is on its way to some worker */
+    int64_t trip_us;               /* how long Redis took to answer the last time */
+    uint64_t changes;              /* in Redis, which have ended: refusals of what was asked before are void */
+    uint64_t resets;               /* LIMIT RESET: permits that were asked for before are void */
 };
 
 struct limit_bucket {
     struct table_node node; /* by name */
-    struct limit_bucket_table *bucket_table;
     union limit_meter_state state;
+    struct limit_bucket_table *bucket_table;
     uint64_t refused;
-    uint32_t untold;             /* what was admitted here and no other process knows (limit_twin.c), up to the most */
-    uint32_t told_number;        /* one was told of the whole bucket the last time with this number */
     int64_t queued;              /* what requests on hold wait for */
     int64_t keep_until_us;       /* it is not idle before */
     struct limit_remote *remote; /* of global rules, made when it is needed first */
+    uint32_t told_number;        /* a process that takes over was told of it the last time with this number */
     uint32_t pins;               /* who keeps a pointer to it: it is not freed meanwhile */
     bool transient;              /* there was no room for it: it is gone when it is not pinned any more */
     bool revoked;                /* it was idle, and its room was needed: who has it pinned must look for another one */
     uint16_t length;
     char name[]; /* "user:alice", not terminated */
 };
+
+static inline struct slice limit_bucket_name(const struct limit_bucket *bucket)
+{
+    return (struct slice){bucket->name, bucket->length};
+}
 
 /* A rule's counters of one worker, and its hold on the bucket table. */
 enum limit_count { LIMIT_ADMITTED, LIMIT_REFUSED, LIMIT_DELAYED, LIMIT_OBSERVED, LIMIT_COUNTS };
@@ -124,21 +127,11 @@ limit_locks limit_bucket_locks(const struct limit_bucket *bucket);
 void limit_share_lock(struct limit_share *share, limit_locks locks);
 void limit_share_unlock(struct limit_share *share, limit_locks locks);
 
-/* Admits it, as limit_meter_charge(). The bucket is locked. */
-static inline bool limit_bucket_charge(struct limit_bucket *bucket, const struct limit_meter *meter, int64_t now_us,
-                                       int64_t cost)
-{
-    bucket->untold = cost < (int64_t)(UINT32_MAX - bucket->untold) ? bucket->untold + (uint32_t)cost : UINT32_MAX;
-    return limit_meter_charge(meter, &bucket->state, now_us, cost);
-}
-
 /* ---- for another process ---- */
 
-/*
- * Writes what another process is to know, up to most bytes and a bucket more: all, or what was admitted since it was
- * told last. Returns the number to go on with, from 0 on; 0: that was all.
- */
-uint64_t limit_share_tell(struct limit_share *share, FILE *out, bool all, uint64_t at, size_t most);
+/* Writes what a process that takes over is to know, up to most bytes and a bucket more. Returns the number to go on
+ * with, from 0 on; 0: that was all. */
+uint64_t limit_share_tell(struct limit_share *share, FILE *out, uint64_t at, size_t most);
 /* Takes what it has written, and passes over what cannot be understood. */
 void limit_share_hear(struct limit_share *share, struct slice text, int64_t now_us);
 
@@ -153,7 +146,7 @@ void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us);
 size_t limit_bucket_table_name(struct slice shown, char name[LIMIT_BUCKET_MAX]);
 /* Forgets what was admitted: of all buckets of the rule, or (name, as it is shown, not empty) of one. forgotten may be
  * NULL; it is called for each of them while it is locked. False: there is none. */
-typedef void limit_forgotten_callback(void *context, const struct limit_bucket *bucket);
+typedef void limit_forgotten_callback(void *context, struct limit_bucket *bucket);
 bool limit_share_reset(struct limit_share *share, struct slice rule, struct slice name,
                        limit_forgotten_callback *forgotten, void *context);
 

@@ -18,10 +18,8 @@ struct limit_bucket_table {
     bool is_cache;
     _Atomic size_t buckets_max;
     _Atomic size_t bucket_count;
-    LIST_HEAD(, limit_member) members; /* guarded by the registry's lock, and so are the next two */
+    LIST_HEAD(, limit_member) members; /* guarded by the registry's lock, and so are the counts */
     uint64_t counts_of_those_who_left[LIMIT_COUNTS];
-    uint64_t counts_heard[LIMIT_COUNTS]; /* of these, what other processes have told */
-    uint64_t counts_told[LIMIT_COUNTS];  /* what other processes know of what was counted here */
     size_t sweep_stripe;
     _Atomic int64_t reclaimed_us;
     _Atomic int64_t warned_us; /* 0: never */
@@ -47,7 +45,5 @@ void limit_bucket_table_visit(struct limit_share *share, struct limit_bucket_tab
 /* The same for those of one stripe, below LIMIT_STRIPES. */
 void limit_bucket_table_visit_stripe(struct limit_share *share, struct limit_bucket_table *bucket_table, size_t number,
                                      limit_bucket_visitor *visit, void *context);
-/* What its members, those who have left, and processes before this one have counted. The registry is locked. */
-uint64_t limit_bucket_table_count(const struct limit_bucket_table *bucket_table, enum limit_count count);
 
 #endif

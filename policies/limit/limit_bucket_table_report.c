@@ -7,7 +7,8 @@
 
 #define OFFENDERS_SHOWN 10
 
-uint64_t limit_bucket_table_count(const struct limit_bucket_table *bucket_table, enum limit_count count)
+/* What its members and those who have left have counted. The registry is locked. */
+static uint64_t count_of(const struct limit_bucket_table *bucket_table, enum limit_count count)
 {
     uint64_t sum = bucket_table->counts_of_those_who_left[count];
 
@@ -91,13 +92,13 @@ static void print_bucket_table(struct limit_share *share, struct limit_bucket_ta
 {
     struct offenders offenders = {.now_us = now_us};
 
-    fprintf(
-        out,
-        "rule=%s %s admitted=%" PRIu64 " refused=%" PRIu64 " delayed=%" PRIu64 " observed=%" PRIu64 " tracked=%zu\n",
-        bucket_table->rule, LIST_FIRST(&bucket_table->members)->description,
-        limit_bucket_table_count(bucket_table, LIMIT_ADMITTED), limit_bucket_table_count(bucket_table, LIMIT_REFUSED),
-        limit_bucket_table_count(bucket_table, LIMIT_DELAYED), limit_bucket_table_count(bucket_table, LIMIT_OBSERVED),
-        atomic_load_explicit(&bucket_table->bucket_count, memory_order_relaxed));
+    fprintf(out,
+            "rule=%s %s admitted=%" PRIu64 " refused=%" PRIu64 " delayed=%" PRIu64 " observed=%" PRIu64
+            " tracked=%zu\n",
+            bucket_table->rule, LIST_FIRST(&bucket_table->members)->description, count_of(bucket_table, LIMIT_ADMITTED),
+            count_of(bucket_table, LIMIT_REFUSED), count_of(bucket_table, LIMIT_DELAYED),
+            count_of(bucket_table, LIMIT_OBSERVED),
+            atomic_load_explicit(&bucket_table->bucket_count, memory_order_relaxed));
     limit_bucket_table_visit(share, bucket_table, note_offender, &offenders);
     for (size_t i = 0; i < offenders.count; i++) {
         const struct offender *offender = &offenders.list[i];
@@ -133,7 +134,7 @@ void limit_share_tell_rules(struct limit_share *share, policy_rule_told *told, v
     LIST_FOREACH(bucket_table, &share->bucket_tables, of_share)
     {
         for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
-            values[i] = limit_bucket_table_count(bucket_table, i) - bucket_table->counts_heard[i];
+            values[i] = count_of(bucket_table, i);
         }
         values[LIMIT_COUNTS] = atomic_load_explicit(&bucket_table->bucket_count, memory_order_relaxed);
         told(context, bucket_table->rule, values);
@@ -202,7 +203,6 @@ static void reset_bucket(void *context, struct limit_bucket *bucket)
     bucket->refused = 0;
     if (bucket->remote != NULL) {
         bucket->remote->resets++;
-        bucket->remote->refused_until_us = 0;
         bucket->remote->batches[0] = bucket->remote->batches[1] = (struct limit_batch){0};
     }
     reset->found = true;

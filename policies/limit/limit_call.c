@@ -1,13 +1,17 @@
 /*
  * Calls to Redis: who waits for which, and what becomes of their answers.
  *
- * exact: each request is on hold until Redis has answered for it. While a call for a bucket is under way, further
- * requests of the bucket gather, and the next call asks for all of them together: Redis decides on each, in the order
- * in which they came, as if each had asked. leased: a call fetches permits, which are spent here until they expire.
- * Either way a refusal says for how long, and until then nothing is asked.
+ * Each request is on hold until Redis has answered for it. While a question about a bucket is under way, further
+ * requests that cost as much gather behind it, and the next question asks for all of them together: Redis decides on
+ * each, in the order in which they came, as if each had asked. A request that costs another amount asks by itself, as
+ * what Redis says of one cost says nothing of another. So a request waits for two answers at most.
  *
- * Never more than the limit: Redis counts leased permits as spent at the end of their time (the scripts' hold), and
- * they are not spent later, as their time is counted from before the call.
+ * leased: a question may fetch more permits than its requests need, which are spent here until they expire. Redis
+ * counts them as spent at the end of their time (the scripts' hold), and they are not spent later, as their time is
+ * counted from before the call.
+ *
+ * A refusal says for how long, and until then nothing is asked. It is forgotten when a change has taken effect in Redis
+ * (permits were given back, a state was forgotten), as are refusals of questions that were asked before that.
  */
 #include "limit/limit_call.h"
 
@@ -16,48 +20,74 @@
 /* A batch is at most this part of the limit, so that the other sidecars get something. */
 #define BATCH_PART 8
 #define BATCH_FIRST 16
-/* How soon a worker looks whether the permits that another one fetches have come. */
-#define OTHERS_FETCH_US 1000
 /* No limit has anybody wait for so long: 200 years, with which sums of times are far from overflowing. */
 #define WAIT_MAX_US (INT64_C(200) * 366 * 86400 * 1000000)
 
-static struct slice bucket_name(const struct limit_bucket *bucket)
-{
-    return (struct slice){bucket->name, bucket->length};
-}
-
 /* ---- calls ---- */
 
-static void call_add(struct limit *limit, struct limit_call *call)
+/* The bucket (NULL: one that is gone, or not tracked) is to be pinned for it. NULL when memory is short. */
+static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket,
+                                   const struct limit_state *state)
 {
-    call->limit = limit;
-    call->number = ++limit->call_count;
+    struct limit_call *call = calloc(1, sizeof *call);
+
+    if (call == NULL) {
+        return NULL;
+    }
+    *call = (struct limit_call){.limit = limit, .rule = rule, .bucket = bucket, .state = *state};
     STAILQ_INIT(&call->places);
     LIST_INSERT_HEAD(&limit->calls, call, of_limit);
+    return call;
+}
+
+static struct limit_call *call_at(struct table_node *node)
+{
+    return (struct limit_call *)(void *)node;
+}
+
+/* The question of this worker behind which those gather who ask about the bucket, or NULL. */
+static struct limit_call *find_gathering(const struct limit *limit, const struct limit_bucket *bucket)
+{
+    struct table_node *node = table_first(&limit->gathering, bucket->node.hash);
+
+    while (node != NULL && call_at(node)->bucket != bucket) {
+        node = table_next(node);
+    }
+    return call_at(node);
+}
+
+/* Nobody comes to it any more, and others may fetch. */
+static void stop_gathering(struct limit_call *call)
+{
+    struct limit_share *share = call->limit->share;
+
+    if (call->gathers) {
+        table_remove(&call->limit->gathering, &call->node);
+        call->gathers = false;
+    }
+    if (call->fetches) {
+        limit_share_lock(share, limit_bucket_locks(call->bucket));
+        call->bucket->remote->is_fetching = false;
+        limit_share_unlock(share, limit_bucket_locks(call->bucket));
+        call->fetches = false;
+    }
 }
 
 /* Lets go of rule, bucket and places. */
 static void call_detach(struct limit_call *call)
 {
-    limit_locks locks = call->bucket != NULL ? limit_bucket_locks(call->bucket) : 0;
-
     struct limit_place *place;
 
+    stop_gathering(call);
     STAILQ_FOREACH(place, &call->places, of_call)
     {
         place->call = NULL;
         place->held->asked--;
     }
     STAILQ_INIT(&call->places);
-    if (call->bucket == NULL) {
-        return;
+    if (call->bucket != NULL) {
+        limit_bucket_unpin(call->limit->share, call->bucket);
     }
-    limit_share_lock(call->limit->share, locks);
-    if (call->bucket->remote != NULL && call->bucket->remote->fetch == call) {
-        call->bucket->remote->fetch = NULL;
-    }
-    limit_share_unlock(call->limit->share, locks);
-    limit_bucket_unpin(call->limit->share, call->bucket);
     call->bucket = NULL;
     call->rule = NULL;
 }
@@ -71,25 +101,100 @@ static void call_free(struct limit_call *call)
 
 void limit_call_detach(struct limit *limit)
 {
-    for (struct limit_call *call = LIST_FIRST(&limit->calls); call != NULL; call = LIST_NEXT(call, of_limit)) {
+    struct limit_call *call;
+
+    LIST_FOREACH(call, &limit->calls, of_limit)
+    {
         call_detach(call);
     }
 }
 
-/* ---- answers ---- */
-
-/* What Redis said of the bucket before is void: there is more now. */
-static void forget_answers(struct limit *limit, struct limit_bucket *bucket)
+void limit_call_warn(struct limit *limit, const struct limit_rule *rule, const char *error, int64_t now_us)
 {
-    limit_locks locks = limit_bucket_locks(bucket);
-
-    limit_share_lock(limit->share, locks);
-    if (bucket->remote != NULL) {
-        bucket->remote->resets++;
-        bucket->remote->refused_until_us = 0;
+    if (limit_bucket_table_may_warn(rule->member.bucket_table, now_us)) {
+        limit->host->warn(limit->host->context, rule->name, error);
     }
-    limit_share_unlock(limit->share, locks);
 }
+
+/* ---- changes ---- */
+
+void limit_call_end_reset(struct limit *limit, struct limit_reset *reset)
+{
+    const struct policy_host *host = limit->host;
+
+    reset->pending--;
+    if (reset->pending == 0) {
+        host->answer(host->context, reset->admin_query, reset->why != NULL ? POLICY_ANSWER_ERROR : POLICY_ANSWER_OK,
+                     slice_of(reset->why != NULL ? reset->why : ""));
+        free(reset);
+    }
+}
+
+/* Even if it is not known whether the change has taken effect. What could not be given back is counted as spent: there
+ * is less than the limit, never more. */
+static void changed(void *context, const struct policy_script_reply *reply)
+{
+    struct limit_call *call = context;
+    struct limit *limit = call->limit;
+    struct limit_bucket *bucket = call->bucket;
+
+    if (bucket != NULL) {
+        limit_share_lock(limit->share, limit_bucket_locks(bucket));
+        if (bucket->remote != NULL) {
+            bucket->remote->changes++;
+            bucket->remote->refused_until_us = 0;
+        }
+        limit_share_unlock(limit->share, limit_bucket_locks(bucket));
+    }
+    if (call->reset != NULL) {
+        call->reset->why =
+            reply->error != NULL ? "Redis has not confirmed that it has forgotten all of it" : call->reset->why;
+        limit_call_end_reset(limit, call->reset);
+    }
+    call_free(call);
+}
+
+/* Gives back permits that nobody will spend. bucket: NULL if it is gone. */
+static void give_back(struct limit *limit, struct limit_bucket *bucket, const struct limit_state *state, int64_t count,
+                      int64_t asked_us)
+{
+    struct limit_call *call = call_new(limit, NULL, bucket, state);
+
+    if (call == NULL) {
+        return;
+    }
+    if (bucket != NULL) {
+        limit_share_lock(limit->share, limit_bucket_locks(bucket));
+        bucket->pins++;
+        limit_share_unlock(limit->share, limit_bucket_locks(bucket));
+    }
+    limit_script_give_back(call, count, asked_us, changed);
+}
+
+struct limit_call *limit_call_forget(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket,
+                                     struct slice name, struct limit_reset *reset)
+{
+    struct limit_state state = limit_script_state(rule, name);
+    struct limit_call *call = call_new(limit, rule, bucket, &state);
+
+    if (call == NULL) {
+        reset->why = "out of memory";
+        return NULL;
+    }
+    if (bucket != NULL) {
+        bucket->pins++;
+    }
+    call->reset = reset;
+    reset->pending++;
+    return call;
+}
+
+void limit_call_send_forget(struct limit_call *call)
+{
+    limit_script_forget(call, changed);
+}
+
+/* ---- answers ---- */
 
 static void add_batch(struct limit_remote *remote, int64_t permits, int64_t until_us)
 {
@@ -106,40 +211,18 @@ static void add_batch(struct limit_remote *remote, int64_t permits, int64_t unti
     }
 }
 
-/* What Redis said is kept with the bucket, which is locked. */
-static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_us, int64_t now_us)
+/* What an answer has for those who wait. */
+struct dealing {
+    int64_t left;             /* permits */
+    bool is_all;              /* Redis has no more of them … */
+    int64_t refused_until_us; /* … until then */
+};
+
+static void settle_place(struct limit_place *place, enum limit_place_state state)
 {
-    struct limit_bucket *bucket = call->bucket;
-    struct limit_remote *remote = bucket->remote;
-    int64_t until_us = now_us;
+    struct limit *limit = place->call->limit;
 
-    if (remote == NULL || remote->resets != call->resets) {
-        return;
-    }
-    if (granted == 0) {
-        until_us = remote->refused_until_us = now_us + wait_us;
-        remote->refused_cost = call->least;
-    } else if (call->leased) {
-        until_us = call->sent_us + limit_rule_hold_us(call->rule);
-        /* Requests that on_error admitted meanwhile have spent some of it. */
-        add_batch(remote, call->spent < granted ? granted - call->spent : 0, until_us);
-    }
-    if (bucket->keep_until_us < until_us) {
-        bucket->keep_until_us = until_us;
-    }
-}
-
-void limit_call_warn(struct limit *limit, const struct limit_rule *rule, const char *error, int64_t now_us)
-{
-    if (limit_bucket_table_may_warn(rule->member.bucket_table, now_us)) {
-        limit->host->warn(limit->host->context, rule->name, error);
-    }
-}
-
-static void settle_place(struct limit_call *call, struct limit_place *place, enum limit_place_state state)
-{
-    struct limit *limit = call->limit;
-
+    STAILQ_REMOVE(&place->call->places, place, limit_place, of_call);
     place->state = state;
     place->call = NULL;
     place->held->asked--;
@@ -148,95 +231,107 @@ static void settle_place(struct limit_call *call, struct limit_place *place, enu
     }
 }
 
-/* Tells all places what has come of the call. */
-static void settle_places(struct limit_call *call, enum limit_place_state state)
+/* First come, first served. Nobody is refused who may ask for more. */
+static void deal_out(struct limit_call *call, const struct limit_call *answered, struct dealing *dealing)
 {
-    struct limit_places places = STAILQ_HEAD_INITIALIZER(places);
+    struct limit_place *next;
 
-    STAILQ_CONCAT(&places, &call->places);
-    while (!STAILQ_EMPTY(&places)) {
-        struct limit_place *place = STAILQ_FIRST(&places);
-        STAILQ_REMOVE_HEAD(&places, of_call);
-        settle_place(call, place, state);
-    }
-}
-
-/* Deals out what was granted, first come first served. Who gets nothing though something was granted asks again, as it
- * was not said when there will be more. */
-static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_until_us)
-{
-    int64_t spent = call->spent < granted ? call->spent : granted;
-    struct limit_grant rest = {
-        .call = call->number, .asked_us = call->sent_us, .first = 1 + spent, .count = granted - spent};
-    struct limit_places places = STAILQ_HEAD_INITIALIZER(places);
-
-    STAILQ_CONCAT(&places, &call->places);
-    while (!STAILQ_EMPTY(&places)) {
-        struct limit_place *place = STAILQ_FIRST(&places);
-        STAILQ_REMOVE_HEAD(&places, of_call);
-        bool enough = rest.count >= place->cost;
-        bool is_refused = granted == 0 && place->cost >= call->least;
-        if (enough) {
-            place->grant_call = rest.call;
-            place->grant_asked_us = rest.asked_us;
-            place->grant_first = rest.first;
-            rest.first += place->cost;
-            rest.count -= place->cost;
+    for (struct limit_place *place = STAILQ_FIRST(&call->places); place != NULL; place = next) {
+        next = STAILQ_NEXT(place, of_call);
+        if (dealing->left >= place->cost) {
+            dealing->left -= place->cost;
+            place->grant_asked_us = answered->since_us;
+            place->grant_resets = answered->resets;
+            settle_place(place, LIMIT_PLACE_GRANTED);
+        } else if (dealing->is_all) {
+            place->refused_until_us = dealing->refused_until_us;
+            settle_place(place, LIMIT_PLACE_REFUSED);
         }
-        place->refused_until_us = refused_until_us;
-        settle_place(call, place,
-                     enough       ? LIMIT_PLACE_GRANTED
-                     : is_refused ? LIMIT_PLACE_REFUSED
-                                  : LIMIT_PLACE_FETCHED);
-    }
-    if (rest.count > 0) {
-        /* Who asked for it has left, or did not wait so long. */
-        limit_script_give_back(call->limit, &call->state, rest);
-        forget_answers(call->limit, call->bucket);
     }
 }
 
-static void count_aside(struct limit_call *call, bool granted)
+/* Which of those that have gathered would have been admitted; if they cost different amounts, by the mean of these. */
+static void count_asides(struct limit_call *call, struct dealing *dealing)
 {
-    if (granted) {
-        limit_count(call->limit, call->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, 1);
-    } else {
-        limit_count(call->limit, call->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, 1);
+    if (call->asides == 0) {
+        return;
     }
+    int64_t spent = call->aside_cost < dealing->left ? call->aside_cost : dealing->left;
+    uint32_t admitted = (uint32_t)((double)call->asides * (double)spent / (double)call->aside_cost);
+    dealing->left -= spent;
+    limit_count(call->limit, call->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, admitted);
+    limit_count(call->limit, call->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, call->asides - admitted);
 }
 
-static void answered(struct limit_call *call, const int64_t *integers, int64_t now_us)
+/* Whether nothing has changed in Redis since it was asked: the bucket is locked. */
+static bool is_as_asked(const struct limit_call *call)
 {
+    const struct limit_remote *remote = call->bucket->remote;
+
+    return remote->changes == call->changes && remote->resets == call->resets;
+}
+
+/* What Redis said is kept with the bucket; false: what is left of the permits is not. */
+static bool note_answer(struct limit_call *call, const struct dealing *dealing, int64_t now_us)
+{
+    struct limit_bucket *bucket = call->bucket;
+    struct limit_remote *remote = bucket->remote;
+    int64_t until_us = call->since_us + limit_rule_hold_us(call->rule);
+    bool is_kept = dealing->left > 0 && until_us > now_us && remote->resets == call->resets;
+
+    remote->trip_us = now_us - call->since_us;
+    if (is_kept) {
+        add_batch(remote, dealing->left, until_us);
+    }
+    if (dealing->is_all && is_as_asked(call)) {
+        remote->refused_until_us = dealing->refused_until_us;
+        remote->refused_cost = call->cost;
+        until_us = until_us > dealing->refused_until_us ? until_us : dealing->refused_until_us;
+    }
+    bucket->keep_until_us = bucket->keep_until_us > until_us ? bucket->keep_until_us : until_us;
+    return is_kept || remote->resets != call->resets;
+}
+
+static void answered(struct limit_call *call, int64_t granted, int64_t wait_us, int64_t now_us)
+{
+    struct limit *limit = call->limit;
     limit_locks locks = limit_bucket_locks(call->bucket);
+    struct dealing dealing = {.left = granted > call->spent ? granted - call->spent : 0,
+                              .is_all = granted < call->wanted,
+                              .refused_until_us = now_us + wait_us};
 
-    limit_share_lock(call->limit->share, locks);
-    note_answer(call, integers[0], integers[1], now_us);
-    limit_share_unlock(call->limit->share, locks);
-    if (call->leased) {
-        settle_places(call, LIMIT_PLACE_FETCHED);
-    } else if (call->asked_aside) {
-        count_aside(call, integers[0] > 0);
-    } else {
-        deal_out(call, integers[0], now_us + integers[1]);
+    deal_out(call, call, &dealing);
+    count_asides(call, &dealing);
+    limit_share_lock(limit->share, locks);
+    bool decides_on_others = call->successor != NULL && is_as_asked(call);
+    limit_share_unlock(limit->share, locks);
+    if (decides_on_others) {
+        deal_out(call->successor, call, &dealing);
+    }
+    limit_share_lock(limit->share, locks);
+    bool is_kept = note_answer(call, &dealing, now_us);
+    limit_share_unlock(limit->share, locks);
+    if (dealing.left > 0 && !is_kept) {
+        give_back(limit, call->bucket, &call->state, dealing.left, call->since_us);
     }
 }
 
-/* The rule went while the call was under way, and who asked asks by another one. */
-static void give_back_all(struct limit_call *call, int64_t granted)
+static void failed(struct limit_call *call, const char *error, int64_t now_us)
 {
-    if (granted > 0) {
-        limit_script_give_back(call->limit, &call->state,
-                               (struct limit_grant){call->number, call->sent_us, 1, granted});
+    limit_call_warn(call->limit, call->rule, error != NULL ? error : "the script's reply is unsound", now_us);
+    while (!STAILQ_EMPTY(&call->places)) {
+        settle_place(STAILQ_FIRST(&call->places), LIMIT_PLACE_FAILED);
     }
+    policy_count(&call->limit->counters[LIMIT_COUNTER_UNDECIDED], call->asides);
 }
 
 static void send_successor(struct limit_call *call);
 
-/* Whether it can be what a script of limits replies: no more than was asked for, and a wait, or -1. */
+/* Whether it can be what a script of limits replies: no more than was asked for, and a wait. */
 static bool is_sound_reply(const struct limit_call *call, const struct policy_script_reply *reply)
 {
     return policy_script_gave_integers(reply, 2) && reply->integers[0] >= 0 && reply->integers[0] <= call->wanted &&
-           reply->integers[1] >= -1 && reply->integers[1] <= WAIT_MAX_US;
+           reply->integers[1] >= 0 && reply->integers[1] <= WAIT_MAX_US;
 }
 
 static void done(void *context, const struct policy_script_reply *reply)
@@ -244,16 +339,17 @@ static void done(void *context, const struct policy_script_reply *reply)
     struct limit_call *call = context;
     struct limit *limit = call->limit;
     int64_t now_us = limit->host->now_us(limit->host->context);
-    bool is_sound = is_sound_reply(call, reply);
 
+    bool is_sound = is_sound_reply(call, reply);
+    limit->is_known[call->state.algorithm] = limit->is_known[call->state.algorithm] || is_sound;
+    stop_gathering(call);
     if (call->rule != NULL && is_sound) {
-        answered(call, reply->integers, now_us);
-    } else if (call->rule == NULL && is_sound && !call->leased) {
-        give_back_all(call, reply->integers[0]);
+        answered(call, reply->integers[0], reply->integers[1], now_us);
     } else if (call->rule != NULL) {
-        limit_call_warn(limit, call->rule, reply->error != NULL ? reply->error : "the script's reply is unsound",
-                        now_us);
-        settle_places(call, LIMIT_PLACE_FAILED);
+        failed(call, reply->error, now_us);
+    } else if (is_sound && reply->integers[0] > call->spent) {
+        /* The rule went meanwhile, and who asked asks by another one. */
+        give_back(limit, NULL, &call->state, reply->integers[0] - call->spent, call->since_us);
     }
     send_successor(call);
     call_free(call);
@@ -271,117 +367,71 @@ static int64_t first_batch(const struct limit_rule *rule)
     return limit_call_batch_most(rule) < BATCH_FIRST ? limit_call_batch_most(rule) : BATCH_FIRST;
 }
 
-/* NULL when memory is short. */
-static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket,
-                                   int64_t cost, int64_t now_us)
+/* About a bucket, for requests that cost so much each. NULL when memory is short. */
+static struct limit_call *question_new(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket,
+                                       int64_t cost)
 {
-    struct limit_call *call = calloc(1, sizeof *call);
-    limit_locks locks = limit_bucket_locks(bucket);
+    struct limit_state state = limit_script_state(rule, limit_bucket_name(bucket));
+    struct limit_call *call = call_new(limit, rule, bucket, &state);
 
     if (call == NULL) {
         return NULL;
     }
-    *call = (struct limit_call){.rule = rule,
-                                .bucket = bucket,
-                                .state = limit_script_state(rule, bucket_name(bucket)),
-                                .least = cost,
-                                .wanted = cost,
-                                .sent_us = now_us,
-                                .leased = rule->accuracy == LIMIT_LEASED};
-    call_add(limit, call);
-    limit_share_lock(limit->share, locks);
+    call->cost = cost;
+    limit_share_lock(limit->share, limit_bucket_locks(bucket));
     bucket->pins++;
     if (bucket->remote == NULL) {
         bucket->remote = calloc(1, sizeof *bucket->remote);
     }
-    if (bucket->remote != NULL && call->leased) {
-        struct limit_remote *remote = bucket->remote;
-        remote->batch_size = remote->batch_size == 0 ? first_batch(rule) : remote->batch_size;
-        call->wanted = remote->batch_size > cost ? remote->batch_size : cost;
+    bool is_ready = bucket->remote != NULL;
+    limit_share_unlock(limit->share, limit_bucket_locks(bucket));
+    if (!is_ready) {
+        call_free(call);
+        return NULL;
     }
-    call->resets = bucket->remote != NULL ? bucket->remote->resets : 0;
-    if (bucket->remote != NULL && bucket->remote->fetch == NULL) {
-        bucket->remote->fetch = call;
-        bucket->remote->fetch_worker = limit->host->worker;
-    }
-    limit_share_unlock(limit->share, locks);
     return call;
 }
 
-static void wait_for_call(struct limit_place *place, struct limit_call *call)
+/* Whether permits for requests to come are fetched with it: if nobody else is at it, and if they are not over by the
+ * time they come. The bucket is locked. */
+static bool may_fetch(const struct limit_call *call)
 {
-    place->call = call;
-    place->held->asked++;
-    STAILQ_INSERT_TAIL(&call->places, place, of_call);
+    const struct limit_remote *remote = call->bucket->remote;
+
+    return call->rule->accuracy == LIMIT_LEASED && !remote->is_fetching &&
+           remote->trip_us <= limit_rule_hold_us(call->rule) / 2;
 }
 
-/* What this worker asks for the bucket already; *others: another one does. */
-static struct limit_call *find_call(struct limit *limit, const struct limit_place *place, bool *others)
+static void send_question(struct limit_call *call)
 {
-    limit_locks locks = limit_bucket_locks(place->bucket);
-
-    limit_share_lock(limit->share, locks);
-    const struct limit_remote *remote = place->bucket->remote;
-    struct limit_call *call = remote != NULL ? remote->fetch : NULL;
-    *others = call != NULL && remote->fetch_worker != limit->host->worker;
-    limit_share_unlock(limit->share, locks);
-    return *others ? NULL : call;
-}
-
-/* Waits for permits that are on their way. */
-static void wait_for_fetch(struct limit_place *place, struct limit_call *call, bool others)
-{
-    if (others) {
-        place->state = LIMIT_PLACE_FETCHED;
-    } else {
-        wait_for_call(place, call);
-    }
-}
-
-/* A new call for the place, which is sent now, or after the one that is under way. */
-static void ask_anew(struct limit *limit, struct limit_place *place, struct limit_call *under_way, int64_t now_us)
-{
-    struct limit_call *call = call_new(limit, place->rule, place->bucket, place->cost, now_us);
-
-    if (call == NULL) {
-        place->state = LIMIT_PLACE_FAILED;
-        return;
-    }
-    wait_for_call(place, call);
-    if (under_way != NULL) {
-        under_way->successor = call;
-    } else {
-        limit_script_ask(limit, call, done);
-    }
-}
-
-static void ask_for(struct limit *limit, struct limit_place *place, int64_t now_us)
-{
-    bool others;
-    struct limit_call *call = find_call(limit, place, &others);
-
-    if (place->rule->accuracy == LIMIT_LEASED && (call != NULL || others)) {
-        wait_for_fetch(place, call, others);
-    } else if (call != NULL && call->successor != NULL) {
-        wait_for_call(place, call->successor);
-    } else {
-        ask_anew(limit, place, call, now_us);
-    }
-}
-
-/* It is the one that others of this worker wait behind from now on. */
-static void take_over(struct limit_call *call, const struct limit_call *before)
-{
-    limit_locks locks = limit_bucket_locks(call->bucket);
+    struct limit *limit = call->limit;
     struct limit_remote *remote = call->bucket->remote;
+    const struct limit_place *place;
 
-    limit_share_lock(call->limit->share, locks);
-    call->resets = remote != NULL ? remote->resets : 0;
-    if (remote != NULL && (remote->fetch == before || remote->fetch == NULL)) {
-        remote->fetch = call;
-        remote->fetch_worker = call->limit->host->worker;
+    call->since_us = limit->host->now_us(limit->host->context);
+    call->wanted = call->spent + call->aside_cost;
+    STAILQ_FOREACH(place, &call->places, of_call)
+    {
+        call->wanted += place->cost;
     }
-    limit_share_unlock(call->limit->share, locks);
+    limit_share_lock(limit->share, limit_bucket_locks(call->bucket));
+    if (may_fetch(call)) {
+        remote->batch_size = remote->batch_size == 0 ? first_batch(call->rule) : remote->batch_size;
+        remote->is_fetching = call->fetches = true;
+        call->wanted = call->wanted > remote->batch_size ? call->wanted : remote->batch_size;
+    }
+    call->changes = remote->changes;
+    call->resets = remote->resets;
+    limit_share_unlock(limit->share, limit_bucket_locks(call->bucket));
+    call->wanted = call->wanted > call->cost ? call->wanted : call->cost;
+    limit_script_ask(call, done);
+}
+
+/* Sends it as the question behind which others gather. */
+static void send_first(struct limit_call *call)
+{
+    call->gathers = table_add(&call->limit->gathering, &call->node, call->bucket->node.hash);
+    send_question(call);
 }
 
 /* Sends what has gathered while the call was under way. */
@@ -393,30 +443,50 @@ static void send_successor(struct limit_call *call)
     if (next == NULL) {
         return;
     }
-    if (next->rule == NULL || (STAILQ_EMPTY(&next->places) && next->spent == 0)) {
+    if (next->rule == NULL || (STAILQ_EMPTY(&next->places) && next->spent == 0 && next->asides == 0)) {
         /* The rules are others now, or all have left. */
         call_free(next);
         return;
     }
-    take_over(next, call);
-    next->least = !STAILQ_EMPTY(&next->places) ? STAILQ_FIRST(&next->places)->cost : 1;
-    next->wanted = next->spent;
-    const struct limit_place *place;
-    STAILQ_FOREACH(place, &next->places, of_call)
-    {
-        next->wanted += place->cost;
-    }
-    next->sent_us = next->limit->host->now_us(next->limit->host->context);
-    limit_script_ask(next->limit, next, done);
+    send_first(next);
 }
 
-/* When to look at the place again at the latest; INT64_MAX: it waits for nothing. */
-static int64_t look_again_at(const struct limit_place *place, int64_t now_us)
+/* The question that will be sent when the one ahead is answered; NULL when memory is short. */
+static struct limit_call *successor_of(struct limit_call *ahead, int64_t cost)
 {
-    if (place->state == LIMIT_PLACE_ASKED) {
-        return place->deadline_us;
+    if (ahead->successor == NULL) {
+        ahead->successor = question_new(ahead->limit, ahead->rule, ahead->bucket, cost);
     }
-    return place->state == LIMIT_PLACE_FETCHED ? now_us + OTHERS_FETCH_US : INT64_MAX;
+    if (ahead->successor != NULL) {
+        ahead->successor->since_us = ahead->since_us;
+    }
+    return ahead->successor;
+}
+
+static void ask_for(struct limit *limit, struct limit_place *place)
+{
+    struct limit_call *ahead = find_gathering(limit, place->bucket);
+    bool gathers = ahead != NULL && ahead->cost == place->cost;
+    struct limit_call *call =
+        gathers ? successor_of(ahead, place->cost) : question_new(limit, place->rule, place->bucket, place->cost);
+
+    if (call == NULL) {
+        place->state = LIMIT_PLACE_FAILED;
+        return;
+    }
+    place->call = call;
+    place->held->asked++;
+    STAILQ_INSERT_TAIL(&call->places, place, of_call);
+    if (ahead == NULL) {
+        send_first(call);
+    } else if (!gathers) {
+        send_question(call);
+    }
+}
+
+int64_t limit_call_deadline(const struct limit_place *place)
+{
+    return place->call->since_us + place->rule->decision_timeout_us;
 }
 
 int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now_us)
@@ -428,10 +498,11 @@ int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now
         struct limit_place *place = &held->places[i];
         asked = asked || place->state == LIMIT_PLACE_ASKED;
         if (place->state == LIMIT_PLACE_ASKED && place->call == NULL) {
-            ask_for(limit, place, now_us);
+            ask_for(limit, place);
         }
-        int64_t look_us = look_again_at(place, now_us);
-        until_us = look_us < until_us ? look_us : until_us;
+        if (place->call != NULL && limit_call_deadline(place) < until_us) {
+            until_us = limit_call_deadline(place);
+        }
     }
     if (!asked) {
         return 0;
@@ -440,29 +511,52 @@ int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now
     return until_us != INT64_MAX ? until_us : now_us;
 }
 
-void limit_call_ask_aside(struct limit *limit, int64_t now_us)
+/* To fetch permits for others, or, exact, to count a request that is observed. */
+static void ask_aside(struct limit *limit, const struct limit_charge *charge)
+{
+    bool is_counted = charge->rule->accuracy == LIMIT_EXACT;
+    struct limit_call *ahead = find_gathering(limit, charge->bucket);
+
+    if (ahead != NULL && !is_counted) {
+        /* What is spent next asks for more again. */
+        return;
+    }
+    struct limit_call *call = ahead != NULL
+                                  ? successor_of(ahead, 1)
+                                  : question_new(limit, charge->rule, charge->bucket, is_counted ? 1 : charge->cost);
+    if (call != NULL && is_counted) {
+        call->asides++;
+        call->aside_cost += charge->cost;
+    }
+    if (call != NULL && ahead == NULL) {
+        send_first(call);
+    }
+}
+
+void limit_call_ask_aside(struct limit *limit)
 {
     for (size_t i = 0; i < limit->charge_count; i++) {
-        struct limit_charge *charge = &limit->charges[i];
-        if (!charge->asks_aside) {
-            continue;
-        }
-        struct limit_call *call = call_new(limit, charge->rule, charge->bucket, charge->cost, now_us);
-        if (call != NULL) {
-            call->asked_aside = charge->rule->action == LIMIT_OBSERVE;
-            limit_script_ask(limit, call, done);
+        if (limit->charges[i].asks_aside) {
+            ask_aside(limit, &limit->charges[i]);
         }
     }
 }
 
+/* Not what was granted before a reset: Redis has forgotten it. */
 static void return_grant(struct limit *limit, struct limit_place *place)
 {
-    if (place->state == LIMIT_PLACE_GRANTED) {
-        struct limit_grant grant = {place->grant_call, place->grant_asked_us, place->grant_first, place->cost};
-        struct limit_state state = limit_script_state(place->rule, bucket_name(place->bucket));
-        limit_script_give_back(limit, &state, grant);
-        forget_answers(limit, place->bucket);
-        place->state = LIMIT_PLACE_EMPTY;
+    limit_locks locks = limit_bucket_locks(place->bucket);
+
+    if (place->state != LIMIT_PLACE_GRANTED) {
+        return;
+    }
+    place->state = LIMIT_PLACE_EMPTY;
+    limit_share_lock(limit->share, locks);
+    bool is_counted = place->bucket->remote->resets == place->grant_resets;
+    limit_share_unlock(limit->share, locks);
+    if (is_counted) {
+        struct limit_state state = limit_script_state(place->rule, limit_bucket_name(place->bucket));
+        give_back(limit, place->bucket, &state, place->cost, place->grant_asked_us);
     }
 }
 
@@ -475,13 +569,10 @@ void limit_call_return_grants(struct limit *limit, struct limit_held *held)
 
 void limit_call_leave(struct limit *limit, struct limit_place *place)
 {
-    struct limit_call *call = place->call;
-
     return_grant(limit, place);
-    if (call == NULL) {
-        return;
+    if (place->call != NULL) {
+        STAILQ_REMOVE(&place->call->places, place, limit_place, of_call);
+        place->call = NULL;
+        place->held->asked--;
     }
-    STAILQ_REMOVE(&call->places, place, limit_place, of_call);
-    place->call = NULL;
-    place->held->asked--;
 }

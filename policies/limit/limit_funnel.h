@@ -3,7 +3,8 @@
  * is refused. Kept as the generic cell rate algorithm does (ITU-T I.371, annex A): all there is to remember is the time
  * at which the funnel will be empty.
  *
- * Times are nanoseconds of a clock that does not go back. Arithmetic only: no allocation, no clock of its own.
+ * Times are nanoseconds of a clock that does not go back, and within it parts of them: a byte of a gigabyte a second
+ * takes little more than one. Arithmetic only: no allocation, no clock of its own.
  */
 #ifndef HEADGATE_LIMIT_FUNNEL_H
 #define HEADGATE_LIMIT_FUNNEL_H
@@ -14,14 +15,18 @@
 /* What can never be admitted, however long it waits. */
 #define LIMIT_NEVER INT64_MAX
 
+/* So many to a nanosecond. */
+__extension__ typedef __int128 limit_funnel_time __attribute__((aligned(8)));
+#define LIMIT_FUNNEL_NS ((limit_funnel_time)1 << 32)
+
 struct limit_funnel {
-    int64_t drop_ns; /* in which one drop leaks out, rounded up: never faster than it was told */
-    int64_t full_ns; /* in which a full funnel becomes empty */
+    limit_funnel_time drop; /* in which one drop leaks out, rounded up: never faster than it was told */
+    int64_t full_ns;        /* in which a full funnel becomes empty, rounded up */
     int64_t capacity;
 };
 
 /* The time at which it will be empty; 0: it is. */
-typedef int64_t limit_funnel_state;
+typedef limit_funnel_time limit_funnel_state;
 
 /*
  * capacity drops fit, leak drops leave in each period_ns; all are at least 1. False if that is beyond what can be
@@ -29,8 +34,9 @@ typedef int64_t limit_funnel_state;
  */
 bool limit_funnel_make(struct limit_funnel *funnel, int64_t capacity, int64_t leak, int64_t period_ns);
 
-/* How long from now until cost drops (at least 1) fit, in ns: 0 if they do now. */
-int64_t limit_funnel_wait(const struct limit_funnel *funnel, limit_funnel_state state, int64_t now_ns, int64_t cost);
+/* How long from now until cost drops (at least 1) fit behind others that come before them, in ns: 0 if they do now. */
+int64_t limit_funnel_wait(const struct limit_funnel *funnel, limit_funnel_state state, int64_t now_ns, int64_t cost,
+                          int64_t queued);
 
 /* How many drops fit now. */
 int64_t limit_funnel_left(const struct limit_funnel *funnel, limit_funnel_state state, int64_t now_ns);
@@ -38,13 +44,10 @@ int64_t limit_funnel_left(const struct limit_funnel *funnel, limit_funnel_state 
 /* Adds the drops. They must fit now. */
 void limit_funnel_charge(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost);
 
-/* Adds drops that came elsewhere, even if they do not fit: up to as many again as do. */
-void limit_funnel_note(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost);
-
 /* Whether the state says nothing any more and can be dropped. */
 static inline bool limit_funnel_is_idle(limit_funnel_state state, int64_t now_ns)
 {
-    return state <= now_ns;
+    return state <= now_ns * LIMIT_FUNNEL_NS;
 }
 
 #endif

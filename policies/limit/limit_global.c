@@ -51,7 +51,7 @@ static bool judge_by_place(struct limit *limit, struct limit_charge *charge, int
         charge->wait_us = 0;
         return true;
     case LIMIT_PLACE_ASKED:
-        if (place->deadline_us > now_us) {
+        if (place->call == NULL || limit_call_deadline(place) > now_us) {
             charge->needs_answer = true;
             return true;
         }
@@ -63,12 +63,6 @@ static bool judge_by_place(struct limit *limit, struct limit_charge *charge, int
     case LIMIT_PLACE_REFUSED:
         charge->wait_us = place->refused_until_us - now_us;
         return charge->wait_us > 0;
-    case LIMIT_PLACE_FETCHED:
-        if (place->deadline_us > now_us) {
-            return false;
-        }
-        judge_failure(limit, charge, now_us);
-        return true;
     case LIMIT_PLACE_EMPTY:
     case LIMIT_PLACE_QUEUED:
         break;
@@ -96,13 +90,15 @@ void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_
             charge->wait_us = 0;
             return;
         }
-        if (remote->refused_until_us > now_us && charge->cost >= remote->refused_cost) {
+        /* What costs more is refused, too, but not known for how long. */
+        bool is_told = charge->cost == remote->refused_cost || (observes && charge->cost > remote->refused_cost);
+        if (remote->refused_until_us > now_us && is_told) {
             charge->wait_us = remote->refused_until_us - now_us;
             return;
         }
     }
     charge->needs_answer = !observes;
-    bool fetches = charge->rule->accuracy == LIMIT_LEASED && remote != NULL && remote->fetch != NULL;
+    bool fetches = charge->rule->accuracy == LIMIT_LEASED && remote != NULL && remote->is_fetching;
     charge->asks_aside = observes && !fetches;
 }
 
@@ -120,7 +116,7 @@ static bool wants_refill(const struct limit_rule *rule, struct limit_remote *rem
 {
     int64_t most = limit_call_batch_most(rule);
 
-    if (remote->fetch != NULL || remote->batches[1].permits > 0 ||
+    if (remote->is_fetching || remote->batches[1].permits > 0 ||
         permits_left(remote) > remote->batch_size / REFILL_PART || remote->refused_until_us > now_us) {
         return false;
     }

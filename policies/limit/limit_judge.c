@@ -68,7 +68,7 @@ static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t
         limit_global_charge(charge, now_us);
         return true;
     }
-    return limit_bucket_charge(charge->bucket, &charge->rule->meter, now_us, charge->cost);
+    return limit_meter_charge(&charge->rule->meter, &charge->bucket->state, now_us, charge->cost);
 }
 
 /* Counts them for the rule whose charges begin here: once each, also where they have several buckets of it. */
@@ -171,25 +171,19 @@ static void refuse(struct limit *limit, const struct limit_charge *refuser, uint
     decision->rule = refuser->rule->name;
 }
 
-/* Redis is asked once nothing is locked. */
+/* Redis is asked once nothing is locked. The bucket is kept for the answer to the question ahead, and to its own. */
 static void hold_for_answer(struct limit_charge *charge, int64_t now_us)
 {
-    struct limit_place *place = charge->place;
+    int64_t until_us = now_us + 2 * charge->rule->decision_timeout_us;
 
-    if (place->state != LIMIT_PLACE_ASKED) {
-        bool goes_on = place->state == LIMIT_PLACE_FETCHED;
-        place->state = LIMIT_PLACE_ASKED;
-        place->deadline_us = goes_on ? place->deadline_us : now_us + charge->rule->decision_timeout_us;
-        if (charge->bucket->keep_until_us < place->deadline_us) {
-            charge->bucket->keep_until_us = place->deadline_us;
-        }
-    }
+    charge->place->state = LIMIT_PLACE_ASKED;
+    charge->bucket->keep_until_us = charge->bucket->keep_until_us > until_us ? charge->bucket->keep_until_us : until_us;
 }
 
-/* Redis has answered, and time will pass: what it said is asked anew then, with a deadline of its own. */
+/* Redis did not decide, and time will pass: it is asked anew then. */
 static void forget_answer(struct limit_charge *charge)
 {
-    if (charge->place->state == LIMIT_PLACE_FETCHED) {
+    if (charge->place->state == LIMIT_PLACE_FAILED) {
         charge->place->state = LIMIT_PLACE_EMPTY;
     }
 }

@@ -12,7 +12,7 @@ int64_t limit_meter_wait(const struct limit_meter *meter, union limit_meter_stat
     if (meter->algorithm == LIMIT_SLIDING_WINDOW) {
         return limit_window_wait(&meter->window, &state->window, now_us, cost);
     }
-    return round_up_to_us(limit_funnel_wait(&meter->funnel, state->funnel, now_us * NS_PER_US, cost));
+    return round_up_to_us(limit_funnel_wait(&meter->funnel, state->funnel, now_us * NS_PER_US, cost, 0));
 }
 
 int64_t limit_meter_left(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us)
@@ -26,13 +26,11 @@ int64_t limit_meter_left(const struct limit_meter *meter, union limit_meter_stat
 int64_t limit_meter_wait_behind(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us,
                                 int64_t queued, int64_t cost)
 {
+    if (meter->algorithm == LIMIT_FUNNEL) {
+        return round_up_to_us(limit_funnel_wait(&meter->funnel, state->funnel, now_us * NS_PER_US, cost, queued));
+    }
     if (cost > meter->most) {
         return LIMIT_NEVER;
-    }
-    if (meter->algorithm == LIMIT_FUNNEL) {
-        int64_t level_ns = state->funnel > now_us * NS_PER_US ? state->funnel - now_us * NS_PER_US : 0;
-        int64_t over_ns = level_ns + (queued + cost) * meter->funnel.drop_ns - meter->funnel.full_ns;
-        return over_ns > 0 ? round_up_to_us(over_ns) : 0;
     }
     /* What is more than a window admits comes one window after what came before it. */
     int64_t whole_windows = (queued + cost - 1) / meter->most;
@@ -46,15 +44,6 @@ bool limit_meter_charge(const struct limit_meter *meter, union limit_meter_state
         return limit_window_charge(&meter->window, &state->window, now_us, cost);
     }
     limit_funnel_charge(&meter->funnel, &state->funnel, now_us * NS_PER_US, cost);
-    return true;
-}
-
-bool limit_meter_note(const struct limit_meter *meter, union limit_meter_state *state, int64_t at_us, int64_t cost)
-{
-    if (meter->algorithm == LIMIT_SLIDING_WINDOW) {
-        return limit_window_note(&meter->window, &state->window, at_us, cost);
-    }
-    limit_funnel_note(&meter->funnel, &state->funnel, at_us * NS_PER_US, cost);
     return true;
 }
 

@@ -34,9 +34,6 @@ int64_t limit_meter_wait_behind(const struct limit_meter *meter, union limit_met
 /* Admits it; it must be admissible now. False, and nothing is counted, when memory is short. */
 bool limit_meter_charge(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us, int64_t cost);
 
-/* Notes what another process has admitted: at_us is not before what was noted before. False when memory is short. */
-bool limit_meter_note(const struct limit_meter *meter, union limit_meter_state *state, int64_t at_us, int64_t cost);
-
 /* Whether the state says nothing any more. */
 bool limit_meter_is_idle(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us);
 

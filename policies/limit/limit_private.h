@@ -61,7 +61,6 @@ enum limit_place_state {
     LIMIT_PLACE_EMPTY,
     LIMIT_PLACE_QUEUED,  /* behind those who wait for the bucket already */
     LIMIT_PLACE_ASKED,   /* Redis is asked */
-    LIMIT_PLACE_FETCHED, /* permits may have come */
     LIMIT_PLACE_GRANTED, /* Redis has admitted it */
     LIMIT_PLACE_REFUSED, /* Redis has refused it */
     LIMIT_PLACE_FAILED   /* Redis did not say */
@@ -76,13 +75,11 @@ struct limit_place {
     int64_t cost;
     enum limit_place_state state;
     bool counted;             /* as delayed */
-    int64_t deadline_us;      /* ASKED, FETCHED: it failed if it is not decided until then */
     int64_t refused_until_us; /* REFUSED */
-    uint64_t grant_call;      /* GRANTED: the number of the call, when it was sent, and which of its permits … */
-    int64_t grant_asked_us;
-    int64_t grant_first; /* … are these, from 1 on */
+    int64_t grant_asked_us;   /* GRANTED: when Redis was asked, … */
+    uint64_t grant_resets;    /* … and limit_remote.resets then */
     struct limit_held *held;
-    struct limit_call *call; /* ASKED; NULL: another worker's, or none yet */
+    struct limit_call *call; /* ASKED; NULL: none yet */
     STAILQ_ENTRY(limit_place) of_call;
 };
 
@@ -113,9 +110,9 @@ struct limit {
     struct limit_charge *charges;
     size_t charge_count;
     size_t charge_room;
-    LIST_HEAD(, limit_call) calls; /* scripts under way */
-    uint64_t call_count;           /* since the start, to number them */
-    uint64_t process_id;           /* a random number, so that no other process has calls of the same id */
+    LIST_HEAD(, limit_call) calls; /* scripts under way, and those that will be sent behind them */
+    struct table gathering;        /* those of the calls that gather, by bucket */
+    bool is_known[2];              /* by algorithm: Redis has answered a question, and so has its script */
 };
 
 static inline void limit_count(struct limit *limit, struct limit_rule *rule, enum limit_count count,
@@ -175,7 +172,7 @@ void limit_global_charge(struct limit_charge *charge, int64_t now_us);
  * 0: there is no such place. */
 int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now_us);
 /* Asks Redis for what the charges want that nobody waits for; nothing is locked. */
-void limit_call_ask_aside(struct limit *limit, int64_t now_us);
+void limit_call_ask_aside(struct limit *limit);
 /* The place does not wait for its call any more, and gives back what it was granted. Nothing is locked. */
 void limit_call_leave(struct limit *limit, struct limit_place *place);
 /* Gives back what Redis has granted to a request that has to wait for another rule: it would be spent too late. Nothing
@@ -184,17 +181,12 @@ void limit_call_return_grants(struct limit *limit, struct limit_held *held);
 /* No call is to touch rules or buckets any more: they are about to go. */
 void limit_call_detach(struct limit *limit);
 
-/* ---- limit_script.c ---- */
-
-/* Deletes the state of a bucket in Redis. */
-void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice bucket);
-
 /* ---- limit_verbs.c ---- */
 
 /* LIMITS */
 enum policy_answer limit_verb_limits(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 /* LIMIT RESET rule [offender] */
-enum policy_answer limit_verb_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+void limit_verb_limit(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
 /* TELL and HEAR of struct policy_twin */
 enum policy_answer limit_verb_tell(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 enum policy_answer limit_verb_hear(void *instance, size_t count, const struct slice *arguments, FILE *answer);

@@ -5,28 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A log has a member for each permit; larger limits have slots. */
-#define LOG_LIMIT_MAX 128
 /* See age_bound(). */
 #define RETURN_MARGIN_US 1000000
 
-static const char *const kind_names[] = {
-    [LIMIT_STATE_LOG] = "log", [LIMIT_STATE_SLOTS] = "slots", [LIMIT_STATE_FUNNEL] = "funnel"};
-
-static enum limit_state_kind kind_of(const struct limit_rule *rule)
-{
-    if (rule->meter.algorithm == LIMIT_FUNNEL) {
-        return LIMIT_STATE_FUNNEL;
-    }
-    bool few = rule->meter.most <= LOG_LIMIT_MAX && rule->cost == LIMIT_COST_ONE;
-    return few && rule->accuracy == LIMIT_EXACT ? LIMIT_STATE_LOG : LIMIT_STATE_SLOTS;
-}
+/* The scripts that are asked, by algorithm, and what their states are called. */
+static const char *const kinds[] = {[LIMIT_SLIDING_WINDOW] = "slots", [LIMIT_FUNNEL] = "funnel"};
+static const char *const questions[] = {[LIMIT_SLIDING_WINDOW] = "limit_slots", [LIMIT_FUNNEL] = "limit_funnel"};
 
 struct limit_state limit_script_state(const struct limit_rule *rule, struct slice bucket)
 {
-    struct limit_state state = {.kind = kind_of(rule), .window_us = rule->meter.window.length_us, .leak = rule->leak};
+    struct limit_state state = {
+        .algorithm = rule->meter.algorithm, .window_us = rule->meter.window.length_us, .leak = rule->leak};
     int length =
-        snprintf(state.key, LIMIT_STATE_KEY_MAX, "%shist:%s:%s:", rule->prefix, kind_names[state.kind], rule->name);
+        snprintf(state.key, LIMIT_STATE_KEY_MAX, "%shist:%s:%s:", rule->prefix, kinds[state.algorithm], rule->name);
 
     memcpy(state.key + length, bucket.data, bucket.length);
     state.key_length = (size_t)length + bucket.length;
@@ -34,7 +25,6 @@ struct limit_state limit_script_state(const struct limit_rule *rule, struct slic
 }
 
 #define NUMBER_MAX 24
-#define ID_MAX 48
 /* Of the scripts of limits, with the key. */
 #define ARGUMENTS_MAX 8
 
@@ -43,7 +33,6 @@ struct arguments {
     size_t count;
     struct slice slices[ARGUMENTS_MAX];
     char numbers[ARGUMENTS_MAX][NUMBER_MAX];
-    char id[ID_MAX];
 };
 
 static void add_slice(struct arguments *arguments, struct slice slice)
@@ -59,109 +48,81 @@ static void add_number(struct arguments *arguments, int64_t number)
     add_slice(arguments, (struct slice){text, (size_t)length});
 }
 
-/* A name for the permits of a call that no other call has. */
-static void add_id(struct arguments *arguments, const struct limit *limit, uint64_t number)
+static void run(struct limit_call *call, const char *script, bool whole, const struct arguments *arguments,
+                policy_script_done *done)
 {
-    int length = snprintf(arguments->id, ID_MAX, "%016" PRIx64 "-%" PRIu64, limit->process_id, number);
-
-    add_slice(arguments, (struct slice){arguments->id, (size_t)length});
-}
-
-static void run(struct limit *limit, const char *script, const struct arguments *arguments, policy_script_done *done,
-                void *context)
-{
-    const struct policy_script call = {
+    const struct policy_host *host = call->limit->host;
+    const struct policy_script asked = {
         .script = script_find(script),
         .arguments = arguments->slices,
         .argument_count = arguments->count,
         .key_count = 1,
+        .is_sent_whole = whole,
         .done = done,
-        .context = context,
+        .context = call,
     };
 
-    policy_count(&limit->counters[LIMIT_COUNTER_SCRIPT_CALLS], 1);
-    limit->host->run_script(limit->host->context, &call);
+    policy_count(&call->limit->counters[LIMIT_COUNTER_SCRIPT_CALLS], 1);
+    host->run_script(host->context, &asked);
 }
 
-void limit_script_ask(struct limit *limit, struct limit_call *call, policy_script_done *done)
+static struct arguments arguments_of(const struct limit_state *state)
 {
-    static const char *const scripts[] = {
-        [LIMIT_STATE_LOG] = "limit_log", [LIMIT_STATE_SLOTS] = "limit_slots", [LIMIT_STATE_FUNNEL] = "limit_funnel"};
-    const struct limit_rule *rule = call->rule;
-    enum limit_state_kind kind = call->state.kind;
-    struct arguments arguments = {0};
+    return (struct arguments){.count = 1, .slices = {{state->key, state->key_length}}};
+}
 
-    add_slice(&arguments, (struct slice){call->state.key, call->state.key_length});
-    add_number(&arguments, rule->meter.most);
-    if (kind == LIMIT_STATE_FUNNEL) {
-        add_number(&arguments, rule->leak.amount);
-        add_number(&arguments, rule->leak.period_us);
+/* The rate of a funnel, or the length of the window. */
+static void add_rate(struct arguments *arguments, const struct limit_state *state)
+{
+    if (state->algorithm == LIMIT_FUNNEL) {
+        add_number(arguments, state->leak.amount);
+        add_number(arguments, state->leak.period_us);
     } else {
-        add_number(&arguments, rule->meter.window.length_us);
+        add_number(arguments, state->window_us);
     }
-    add_number(&arguments, call->wanted);
-    add_number(&arguments, call->least);
-    add_number(&arguments, limit_rule_hold_us(rule));
-    if (kind == LIMIT_STATE_LOG) {
-        add_id(&arguments, limit, call->number);
-    }
-    run(limit, scripts[kind], &arguments, done, call);
 }
 
-static void returned(void *context, const struct policy_script_reply *reply)
+void limit_script_ask(struct limit_call *call, policy_script_done *done)
 {
-    (void)context;
-    (void)reply;
-    /* What could not be given back is counted as spent: there is less than the limit, never more. */
+    struct arguments arguments = arguments_of(&call->state);
+
+    add_number(&arguments, call->rule->meter.most);
+    add_rate(&arguments, &call->state);
+    add_number(&arguments, call->wanted);
+    add_number(&arguments, call->cost);
+    add_number(&arguments, limit_rule_hold_us(call->rule));
+    /* The first is not answered by NOSCRIPT, which from afar would cost what is left of decision_timeout. */
+    run(call, questions[call->state.algorithm], !call->limit->is_known[call->state.algorithm], &arguments, done);
 }
 
 /* How long the permits' asking may be ago when Redis gets them back; rather more than less, or others' would be taken
- * for them. */
+ * for them. Of a funnel: what may have leaked out of it meanwhile is not given back, unless that is next to nothing: a
+ * hundredth of a drop would cost a request its place. */
 static int64_t age_bound(const struct limit_state *state, int64_t age_us)
 {
     int64_t margin_us = state->window_us / 4;
 
+    if (state->algorithm == LIMIT_FUNNEL) {
+        return (double)age_us * (double)state->leak.amount * 100 < (double)state->leak.period_us ? 0 : age_us;
+    }
     return age_us + (margin_us < RETURN_MARGIN_US ? margin_us : RETURN_MARGIN_US);
 }
 
-/* Of a funnel: what may have leaked out of it meanwhile is not given back, unless that is next to nothing: a hundredth
- * of a drop would cost a request its place. */
-static int64_t funnel_age(const struct limit_state *state, int64_t age_us)
+void limit_script_give_back(struct limit_call *call, int64_t count, int64_t asked_us, policy_script_done *done)
 {
-    return (double)age_us * (double)state->leak.amount * 100 < (double)state->leak.period_us ? 0 : age_us;
+    const struct policy_host *host = call->limit->host;
+    struct arguments arguments = arguments_of(&call->state);
+
+    add_slice(&arguments, slice_of(kinds[call->state.algorithm]));
+    add_number(&arguments, count);
+    add_number(&arguments, age_bound(&call->state, host->now_us(host->context) - asked_us));
+    add_rate(&arguments, &call->state);
+    run(call, "limit_return", true, &arguments, done);
 }
 
-void limit_script_give_back(struct limit *limit, const struct limit_state *state, struct limit_grant grant)
+void limit_script_forget(struct limit_call *call, policy_script_done *done)
 {
-    int64_t age_us = limit->host->now_us(limit->host->context) - grant.asked_us;
-    struct arguments arguments = {0};
+    struct arguments arguments = arguments_of(&call->state);
 
-    add_slice(&arguments, (struct slice){state->key, state->key_length});
-    add_slice(&arguments, slice_of(kind_names[state->kind]));
-    add_number(&arguments, grant.count);
-    switch (state->kind) {
-    case LIMIT_STATE_LOG:
-        add_id(&arguments, limit, grant.call);
-        add_number(&arguments, grant.first);
-        break;
-    case LIMIT_STATE_SLOTS:
-        add_number(&arguments, age_bound(state, age_us));
-        add_number(&arguments, state->window_us);
-        break;
-    case LIMIT_STATE_FUNNEL:
-        add_number(&arguments, funnel_age(state, age_us));
-        add_number(&arguments, state->leak.amount);
-        add_number(&arguments, state->leak.period_us);
-        break;
-    }
-    run(limit, "limit_return", &arguments, returned, NULL);
-}
-
-void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice bucket)
-{
-    struct limit_state state = limit_script_state(rule, bucket);
-    struct arguments arguments = {0};
-
-    add_slice(&arguments, (struct slice){state.key, state.key_length});
-    run(limit, "limit_forget", &arguments, returned, NULL);
+    run(call, "limit_forget", true, &arguments, done);
 }

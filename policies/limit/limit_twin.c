@@ -1,14 +1,11 @@
 /*
- * What two processes tell each other of their buckets while one takes over from the other. The new one begins with the
- * buckets as they are in the old one; from then on each tells what it has admitted since it told last, and the other
- * notes that as if it had admitted it itself, just now. So what both admit is bounded by one limit, but for what they
- * admit between two words. Both have the same clock.
+ * What a process that takes over is told of buckets, before it serves: what was admitted when, and how often was
+ * refused. From then on each process counts for itself what its own clients do, until those of the old one are gone.
+ * Both have the same clock. What is told again replaces what was told before.
  *
- *   table IDENTITY                        those that follow are of this rule
- *   counts ADMITTED REFUSED DELAYED OBSERVED   so far, or since the last time
- *   window NAME REFUSED AT COUNT …        a bucket, with what was admitted when (µs)
- *   funnel NAME REFUSED EMPTY             … with the time when it will be empty (ns)
- *   charged NAME COST                     a bucket has admitted this since the last time
+ *   table IDENTITY              those that follow are of this rule
+ *   window NAME REFUSED AT COUNT …     a bucket, with what was admitted when (µs)
+ *   funnel NAME REFUSED EMPTY          … with the time when it will be empty (ns)
  */
 #include "base/percent.h"
 #include "limit/limit_bucket_table_private.h"
@@ -22,9 +19,9 @@
 
 static const char without_room[] = "others";
 
-/* A bucket table is told of in steps: what it has counted, then each of its stripes. Where the telling goes on is its
- * place in the list by this, and the step. */
-#define STEPS ((uint64_t)LIMIT_STRIPES + 1)
+/* A bucket table is told of in steps, one for each of its stripes. Where the telling goes on is its place in the list
+ * by this, and the step. */
+#define STEPS ((uint64_t)LIMIT_STRIPES)
 /* So many buckets are looked at, and those of a stripe more, before the worker has a moment for its clients. */
 #define LOOKED_AT_ONCE 2048
 
@@ -32,7 +29,6 @@ static const char without_room[] = "others";
 
 struct telling {
     FILE *out;
-    bool all;
     uint32_t number;
     size_t looked;
     size_t written;
@@ -63,27 +59,21 @@ static void tell_slot(void *context, int64_t at_us, int64_t count)
     telling->written += (size_t)fprintf(telling->out, " %" PRId64 " %" PRId64, at_us, count);
 }
 
-static void tell_whole(struct telling *telling, struct limit_bucket *bucket)
+static void tell_state(struct telling *telling, struct limit_bucket *bucket)
 {
     bool is_window = bucket->bucket_table->meter.algorithm == LIMIT_SLIDING_WINDOW;
 
     telling->written += (size_t)fprintf(telling->out, is_window ? "window " : "funnel ");
-    telling->written += percent_write(telling->out, (struct slice){bucket->name, bucket->length});
+    telling->written += percent_write(telling->out, limit_bucket_name(bucket));
     telling->written += (size_t)fprintf(telling->out, " %" PRIu64, bucket->refused);
     if (is_window) {
         limit_window_tell(&bucket->state.window, tell_slot, telling);
     } else {
-        telling->written += (size_t)fprintf(telling->out, " %" PRId64, bucket->state.funnel);
+        int64_t empty_ns = (int64_t)((bucket->state.funnel + LIMIT_FUNNEL_NS - 1) / LIMIT_FUNNEL_NS);
+        telling->written += (size_t)fprintf(telling->out, " %" PRId64, empty_ns);
     }
     telling->written += (size_t)fprintf(telling->out, "\n");
     bucket->told_number = telling->number;
-}
-
-static void tell_charged(struct telling *telling, const struct limit_bucket *bucket)
-{
-    telling->written += (size_t)fprintf(telling->out, "charged ");
-    telling->written += percent_write(telling->out, (struct slice){bucket->name, bucket->length});
-    telling->written += (size_t)fprintf(telling->out, " %" PRIu32 "\n", bucket->untold);
 }
 
 static void name_table(struct telling *telling, const struct limit_bucket_table *bucket_table)
@@ -99,42 +89,13 @@ static void name_table(struct telling *telling, const struct limit_bucket_table 
 static void tell_bucket(void *context, struct limit_bucket *bucket)
 {
     struct telling *telling = context;
+
     telling->looked++;
-    bool is_due = telling->all ? bucket->told_number != telling->number : bucket->untold > 0;
-
-    if (!is_due || telling->written >= telling->most ||
-        is_of_connection((struct slice){bucket->name, bucket->length})) {
-        return;
+    if (bucket->told_number != telling->number && telling->written < telling->most &&
+        !is_of_connection(limit_bucket_name(bucket))) {
+        name_table(telling, bucket->bucket_table);
+        tell_state(telling, bucket);
     }
-    name_table(telling, bucket->bucket_table);
-    if (telling->all) {
-        tell_whole(telling, bucket);
-    } else {
-        tell_charged(telling, bucket);
-    }
-    bucket->untold = 0;
-}
-
-/* To one that begins, what others have counted, too; else what was counted here since. */
-static void tell_counts(struct telling *telling, struct limit_bucket_table *bucket_table)
-{
-    uint64_t amounts[LIMIT_COUNTS], sum = 0;
-
-    for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
-        uint64_t count = limit_bucket_table_count(bucket_table, i), own = count - bucket_table->counts_heard[i];
-        amounts[i] = telling->all ? count : own - bucket_table->counts_told[i];
-        bucket_table->counts_told[i] = own;
-        sum += amounts[i];
-    }
-    if (sum == 0) {
-        return;
-    }
-    name_table(telling, bucket_table);
-    telling->written += (size_t)fprintf(telling->out, "counts");
-    for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
-        telling->written += (size_t)fprintf(telling->out, " %" PRIu64, amounts[i]);
-    }
-    telling->written += (size_t)fprintf(telling->out, "\n");
 }
 
 /* Returns the step to go on with. A stripe of which there may be more is told of again: what was told is passed over.
@@ -142,24 +103,20 @@ static void tell_counts(struct telling *telling, struct limit_bucket_table *buck
 static uint64_t tell_step(struct telling *telling, struct limit_share *share, struct limit_bucket_table *bucket_table,
                           uint64_t step)
 {
-    if (bucket_table->is_cache && step > 0) {
+    if (bucket_table->is_cache) {
         return STEPS;
     }
-    if (step > 0) {
-        limit_bucket_table_visit_stripe(share, bucket_table, step - 1, tell_bucket, telling);
-        return telling->written < telling->most ? step + 1 : step;
-    }
-    tell_counts(telling, bucket_table);
-    return step + 1;
+    limit_bucket_table_visit_stripe(share, bucket_table, step, tell_bucket, telling);
+    return telling->written < telling->most ? step + 1 : step;
 }
 
-uint64_t limit_share_tell(struct limit_share *share, FILE *out, bool all, uint64_t at, size_t most)
+uint64_t limit_share_tell(struct limit_share *share, FILE *out, uint64_t at, size_t most)
 {
-    struct telling telling = {.out = out, .all = all, .most = most};
+    struct telling telling = {.out = out, .most = most};
     uint64_t place = 0, step = at % STEPS;
 
     pthread_mutex_lock(&share->registry);
-    share->told_number += all && at == 0 ? 1 : 0;
+    share->told_number += at == 0 ? 1 : 0;
     telling.number = share->told_number;
     struct limit_bucket_table *bucket_table = LIST_FIRST(&share->bucket_tables);
     for (; bucket_table != NULL && place < at / STEPS; place++) {
@@ -205,16 +162,6 @@ static struct limit_bucket_table *hear_table(const struct limit_share *share, st
                : NULL;
 }
 
-static void hear_counts(struct limit_bucket_table *bucket_table, struct slice line)
-{
-    int64_t number;
-
-    for (enum limit_count i = 0; i < LIMIT_COUNTS && percent_take_number(&line, &number); i++) {
-        bucket_table->counts_of_those_who_left[i] += (uint64_t)number;
-        bucket_table->counts_heard[i] += (uint64_t)number;
-    }
-}
-
 /* What was admitted later than now cannot have been told by who has this clock. */
 static void hear_window(struct limit_bucket *bucket, struct slice line, int64_t now_us)
 {
@@ -222,7 +169,7 @@ static void hear_window(struct limit_bucket *bucket, struct slice line, int64_t 
 
     while (percent_take_number(&line, &at_us) && percent_take_number(&line, &count) && at_us <= now_us &&
            at_us > last_us && count > 0) {
-        (void)limit_meter_note(&bucket->bucket_table->meter, &bucket->state, at_us, count);
+        (void)limit_window_note(&bucket->bucket_table->meter.window, &bucket->state.window, at_us, count);
         last_us = at_us;
     }
 }
@@ -233,23 +180,19 @@ static void hear_funnel(struct limit_bucket *bucket, struct slice line, int64_t 
     int64_t empty_ns;
 
     if (percent_take_number(&line, &empty_ns) && empty_ns > now_us * 1000 &&
-        empty_ns - now_us * 1000 <= 2 * funnel->full_ns) {
-        bucket->state.funnel = empty_ns;
+        empty_ns - now_us * 1000 <= funnel->full_ns) {
+        bucket->state.funnel = empty_ns * LIMIT_FUNNEL_NS;
     }
 }
 
 static void hear_bucket(struct limit_bucket *bucket, struct slice kind, struct slice line, int64_t now_us)
 {
     bool is_window = bucket->bucket_table->meter.algorithm == LIMIT_SLIDING_WINDOW;
-    int64_t number;
+    int64_t refused;
 
-    if (!percent_take_number(&line, &number)) {
-        return;
-    }
-    if (slice_is(kind, "charged") && number > 0) {
-        (void)limit_meter_note(&bucket->bucket_table->meter, &bucket->state, now_us, number);
-    } else if (slice_is(kind, is_window ? "window" : "funnel")) {
-        bucket->refused += (uint64_t)number;
+    if (percent_take_number(&line, &refused) && slice_is(kind, is_window ? "window" : "funnel")) {
+        limit_meter_clear(&bucket->bucket_table->meter, &bucket->state);
+        bucket->refused = (uint64_t)refused;
         (is_window ? hear_window : hear_funnel)(bucket, line, now_us);
     }
 }
@@ -298,8 +241,6 @@ void limit_share_hear(struct limit_share *share, struct slice text, int64_t now_
         }
         if (slice_is(kind, "table")) {
             bucket_table = hear_table(share, line);
-        } else if (bucket_table != NULL && slice_is(kind, "counts")) {
-            hear_counts(bucket_table, line);
         } else if (bucket_table != NULL && !bucket_table->is_cache) {
             hear_of_bucket(share, bucket_table, kind, line, now_us);
         }

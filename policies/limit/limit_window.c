@@ -83,15 +83,9 @@ static bool shares_slot(const struct limit_window *window, const struct limit_wi
            (now_us - state->newest_began < share_us || slot_at(state, state->used - 1)->last_us == now_us);
 }
 
-/* A small limit that was overstepped elsewhere has no slots of its own for the rest. */
-static bool is_crowded(const struct limit_window *window, const struct limit_window_state *state)
-{
-    return window->limit <= LIMIT_WINDOW_SLOTS && state->used >= LIMIT_WINDOW_SLOTS;
-}
-
 static bool note(const struct limit_window *window, struct limit_window_state *state, int64_t now_us, int64_t count)
 {
-    if (!shares_slot(window, state, now_us) && !is_crowded(window, state)) {
+    if (!shares_slot(window, state, now_us)) {
         if (!make_room(state)) {
             return false;
         }
@@ -114,15 +108,12 @@ bool limit_window_charge(const struct limit_window *window, struct limit_window_
     return note(window, state, now_us, cost);
 }
 
-/* More than twice the limit says no more than that. */
 bool limit_window_note(const struct limit_window *window, struct limit_window_state *state, int64_t at_us,
                        int64_t count)
 {
-    int64_t room = 2 * window->limit - state->count;
-    int64_t noted = count < room ? count : room;
-
     forget_old(window, state, at_us);
-    return noted <= 0 || note(window, state, at_us, noted);
+    int64_t room = window->limit - state->count;
+    return room <= 0 || note(window, state, at_us, count < room ? count : room);
 }
 
 void limit_window_tell(const struct limit_window_state *state,

@@ -51,8 +51,8 @@ int64_t limit_window_left(const struct limit_window *window, struct limit_window
 bool limit_window_charge(const struct limit_window *window, struct limit_window_state *state, int64_t now_us,
                          int64_t cost);
 
-/* Notes what was admitted elsewhere, at a time that is not before any that was noted, nor after now: even if that is
- * more than the limit in all. False when memory is short. */
+/* Notes what was admitted elsewhere, up to the limit, at a time that is not before any that was noted, nor after now.
+ * False when memory is short. */
 bool limit_window_note(const struct limit_window *window, struct limit_window_state *state, int64_t at_us,
                        int64_t count);
 

@@ -123,6 +123,6 @@ void client_script_run(struct client_service *service, const struct policy_scrip
         arguments[i] = script->arguments[i].data;
         lengths[i] = script->arguments[i].length;
     }
-    control_script(control, script->database, script->script, (int)script->key_count, (int)script->argument_count,
-                   arguments, lengths, script_ended, call);
+    control_script(control, script->database, script->script, script->is_sent_whole, (int)script->key_count,
+                   (int)script->argument_count, arguments, lengths, script_ended, call);
 }

@@ -254,6 +254,7 @@ struct policy_server_settings {
 /* A script that replies with integers and texts: one of lua/. */
 struct policy_script {
     const struct script *script;
+    bool is_sent_whole;            /* by EVAL: never sent again behind others, as after NOSCRIPT */
     const struct slice *arguments; /* the keys, then the rest; needed within the call only */
     size_t argument_count;         /* up to POLICY_SCRIPT_ARGUMENTS_MAX */
     size_t key_count;

@@ -350,7 +350,7 @@ static bool keep_arguments(struct call *call, int count, const char *const *argu
     return true;
 }
 
-void control_script(struct control *control, int64_t database, const struct script *script, int key_count,
+void control_script(struct control *control, int64_t database, const struct script *script, bool whole, int key_count,
                     int argument_count, const char *const *arguments, const size_t *lengths, control_callback *callback,
                     void *context)
 {
@@ -366,7 +366,12 @@ void control_script(struct control *control, int64_t database, const struct scri
         call_failed(call, "out of memory");
         return;
     }
-    send_script(call, "EVALSHA", script->sha1, strlen(script->sha1));
+    if (whole) {
+        call->script = NULL;
+        send_script(call, "EVAL", script->text, script->length);
+    } else {
+        send_script(call, "EVALSHA", script->sha1, strlen(script->sha1));
+    }
 }
 
 struct control *control_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream)

@@ -51,9 +51,9 @@ void control_call_as(struct control *control, struct profile *profile, int argum
 void control_send_as(struct control *control, struct profile *profile, struct slice request, control_callback *callback,
                      void *context);
 
-/* Runs a script in a database: EVALSHA, and once EVAL if Redis does not know it. The arguments are the keys followed by
- * the rest. */
-void control_script(struct control *control, int64_t database, const struct script *script, int key_count,
+/* Runs a script in a database: EVALSHA, and once EVAL if Redis does not know it; whole: EVAL at once. The arguments are
+ * the keys followed by the rest. */
+void control_script(struct control *control, int64_t database, const struct script *script, bool whole, int key_count,
                     int argument_count, const char *const *arguments, const size_t *lengths, control_callback *callback,
                     void *context);
 

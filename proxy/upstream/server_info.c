@@ -131,7 +131,7 @@ static void ask_for_clock(struct server_info *server_info)
 {
     server_info->clock_asked_us = clock_now_us();
     server_info->calendar_us = calendar_us();
-    control_script(server_info->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, server_info);
+    control_script(server_info->control, 0, script_find("clock"), false, 0, 0, NULL, NULL, on_clock, server_info);
 }
 
 void server_info_tick(struct server_info *server_info)

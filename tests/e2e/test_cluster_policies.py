@@ -30,7 +30,7 @@ def test_two_sidecars_share_a_limit(cluster, make_headgate):
     assert total(headgates, "admitted_total") == 100
     assert total(headgates, "undecided_total") == 0
     keys = {key for node in cluster.current_masters() for key in node.ask("KEYS", "headgate:*")}
-    assert keys == {b"headgate:hist:log:a:all"}
+    assert keys == {b"headgate:hist:slots:a:all"}
 
 
 def test_leases_are_renewed_where_their_keys_are(cluster, make_headgate):

@@ -10,8 +10,7 @@ from harness.servers import run_headgate
 
 LATENCY = "[latency]\nenabled = on\nflush = 1s\nslowlog_threshold = 1us\n"
 LIMITS = {
-    "log": "limit = 2\nwindow = 1h\n",
-    "slots": "limit = 2\nwindow = 1h\ncost = keys\n",
+    "slots": "limit = 2\nwindow = 1h\n",
     "funnel": "algorithm = funnel\ncapacity = 2\nleak = 1/h\n",
 }
 
@@ -32,7 +31,7 @@ def use_everything(headgate):
         assert admitted([client("INCR", name) for _ in range(4)], name) == 2
     assert client("SET", "lock:a", "token", "NX", "EX", "30") == OK
     wait_for(lambda: int(stats(headgate, "lease")["lease_renewals_total"]) > 0, 30, "a renewal")
-    await_report(headgate, "incr", 12)
+    await_report(headgate, "incr", 4 * len(LIMITS))
     wait_for(lambda: "incr" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed")
     wait_for(lambda: ask(headgate, "COUNTER", "refusals", "60"), 30, "refusals to be counted")
     wait_for(lambda: ask(headgate, "COMMON", "refusals", "info"), 30, "refusals to be logged")
@@ -63,7 +62,7 @@ def test_the_names_of_the_recipes(redis, make_headgate):
     assert not any(name.startswith("headgate:") for name in names), names
     assert {"known:", "count:1:refusals", "recent:refusals:info", "common:refusals:info"} <= names
     assert {f"hist:{KEYS[kind]}:{kind}:all" for kind in LIMITS} <= names
-    assert on_record(redis, "statistics_incr")["count"] == 12
+    assert on_record(redis, "statistics_incr")["count"] == 4 * len(LIMITS)
 
 
 def test_an_application_with_the_same_recipes_does_not_write_into_the_figures(redis, make_headgate):
@@ -92,11 +91,11 @@ def test_limits_of_another_prefix_are_apart(redis, make_headgate):
         assert admitted([first.connect()("INCR", kind) for _ in range(3)], kind) == 2
         assert admitted([second.connect()("INCR", kind) for _ in range(3)], kind) == 2
         assert admitted([third.connect()("INCR", kind) for _ in range(3)], kind) == 0
-    assert "{other}:hist:log:log:all" in written(redis)
+    assert "{other}:hist:slots:slots:all" in written(redis)
     with second.admin() as admin:
-        assert not isinstance(admin("LIMIT", "RESET", "log"), Error)
-    wait_for(lambda: "{other}:hist:log:log:all" not in written(redis), what="the state to be deleted")
-    assert key_of("log", name="log") in written(redis)
+        assert not isinstance(admin("LIMIT", "RESET", "slots"), Error)
+    wait_for(lambda: "{other}:hist:slots:slots:all" not in written(redis), what="the state to be deleted")
+    assert key_of("slots", name="slots") in written(redis)
 
 
 def test_clients_may_read_and_not_write_them_by_the_rule_that_the_page_names(redis, make_headgate):

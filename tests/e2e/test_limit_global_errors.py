@@ -189,7 +189,7 @@ def test_deny_while_redis_stands_still(make_sidecar, redis, pool):
         assert time.monotonic() - start >= 0.2
         assert_undecided(client("INCR", "n"), "200ms", "quota")
         assert counter(headgate, "undecided_total") == 2
-    wait_for(lambda: redis.connect()("EXISTS", "headgate:hist:log:quota:all") == 0, what="permits to be given back")
+    wait_for(lambda: redis.connect()("EXISTS", "headgate:hist:slots:quota:all") == 0, what="permits to be given back")
     wait_for(lambda: client("INCR", "n") == 1, what="Redis to decide in time")
 
 
@@ -252,12 +252,12 @@ def test_local_while_redis_stands_still(make_sidecar, redis, pool):
 def test_local_counts_for_all_workers(make_sidecar, redis):
     headgate = make_sidecar(shared(limit=10, on_error="local"), threads=4)
     with redis.connect() as vandal:
-        vandal("SADD", "headgate:hist:log:a:all", "x")
+        vandal("SADD", "headgate:hist:slots:a:all", "x")
     assert rush([headgate.connect() for _ in range(12)], 10) == 10
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode"), [("log", "allow"), ("log", "deny"), ("slots", "local"), ("leased", "deny"), ("leased", "local")]
+    ("kind", "mode"), [("slots", "allow"), ("slots", "deny"), ("slots", "local"), ("leased", "deny"), ("leased", "local")]
 )
 def test_redis_gone_and_back_empty(make_sidecar, redis, kind, mode):
     """While it is gone on_error decides (and what is admitted finds no Redis); then another window begins."""

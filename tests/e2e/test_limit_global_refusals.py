@@ -25,12 +25,12 @@ def test_who_is_refused_is_refused_without_redis(make_sidecar, redis, any_kind):
     assert asked(redis) == calls and total(headgates, "script_calls_total") == counted
     wait = explain(clients[0]("INCR", "n"))[2]
     assert wait <= 3_600_501, "the window, and how long leases last"
-    if any_kind == "log":
+    if any_kind == "slots":
         assert wait >= 3_600_000 - 10_000 - (time.monotonic() - before) * 1000
 
 
 SHORT = {
-    "log": shared(limit=3, window="300ms"),
+    "small": shared(limit=3, window="300ms"),
     "slots": shared(limit=150, window="300ms"),
     "funnel": shared_funnel(capacity=3, leak="1/200ms"),
     "leased": shared(limit=150, window="300ms", accuracy="leased"),
@@ -72,7 +72,7 @@ def test_the_texts_of_refusals(make_sidecar):
 
 @pytest.mark.parametrize("kind", ["slots", "funnel"])
 def test_cost_in_keys(make_sidecar, kind):
-    rules = EXACT[kind](12, commands="mget", **({"cost": "keys"} if kind == "funnel" else {}))
+    rules = EXACT[kind](12, commands="mget", cost="keys")
     first, second = make_sidecar(rules).connect(), make_sidecar(rules).connect()
     assert spend(first, "MGET", *"abcde", count=1) == 1
     assert spend(second, "MGET", *"abcde", count=3) == 1

@@ -34,7 +34,7 @@ def test_keys_and_types(make_sidecar, redis, any_kind):
     with redis.connect() as observer:
         key = key_of(any_kind)
         assert observer("KEYS", "headgate:hist:*") == [key.encode()]
-        assert observer("TYPE", key) == {"log": b"zset"}.get(KEYS[any_kind], b"string")
+        assert observer("TYPE", key) == b"string"
         life = 3_600_000 * (100 if KEYS[any_kind] == "funnel" else 1) + 500 + 1001
         assert 0 < observer("PTTL", key) <= life
 
@@ -58,7 +58,7 @@ def test_subjects_are_called_as_limits_calls_them(make_sidecar, redis, per, subj
     client = authenticated(headgate, "alice")
     client("CLIENT", "SETNAME", "web")
     assert spend(client, "INCR", "7", count=2, name="api") == 1
-    assert redis.connect()("KEYS", "headgate:hist:*") == [f"headgate:hist:log:api:{subject}".encode()]
+    assert redis.connect()("KEYS", "headgate:hist:*") == [f"headgate:hist:slots:api:{subject}".encode()]
     if "\n" not in subject:
         assert [line["offender"] for line in limits(headgate)[1]] == [subject]
 
@@ -101,15 +101,8 @@ def test_state_is_small_however_large_the_limit(make_sidecar, redis):
     assert (redis.connect()("MEMORY", "USAGE", "headgate:hist:slots:b:all") or 0) <= 2048
 
 
-def test_a_full_log_is_small(make_sidecar, redis):
-    assert spend(make_sidecar(shared(limit=128)).connect(), count=130) == 128
-    with redis.connect() as observer:
-        assert observer("ZCARD", "headgate:hist:log:a:all") == 128
-        assert observer("MEMORY", "USAGE", "headgate:hist:log:a:all") <= 32 * 1024
-
-
 def test_idle_state_expires(make_sidecar, redis):
-    rules = [shared("log", limit=5, window="100ms"), shared("slots", limit=500, window="100ms")]
+    rules = [shared("small", limit=5, window="100ms"), shared("slots", limit=500, window="100ms")]
     rules += [shared_funnel("funnel", capacity=5, leak="5/100ms")]
     rules += [shared("leased", limit=500, window="100ms", accuracy="leased")]
     client = make_sidecar("".join(rules)).connect()

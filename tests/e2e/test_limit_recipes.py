@@ -346,7 +346,7 @@ def test_attempts_to_log_in(make, redis):
     assert [client("INCR", "login:alice:203.0.113.7") for _ in range(5)] == [1, 2, 3, 4, 5]
     assert refused(client("INCR", "login:alice:203.0.113.7"), "login")
     assert client("INCR", "login:alice:203.0.113.8") == 1
-    assert client("EXISTS", "headgate:hist:log:login:key:alice:203.0.113.7") == 1
+    assert client("EXISTS", "headgate:hist:slots:login:key:alice:203.0.113.7") == 1
 
 
 def test_shadow_and_then_enforce(make):

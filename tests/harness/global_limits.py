@@ -24,8 +24,7 @@ def shared_funnel(name="a", **options):
 
 # Each kind of state: a rule that admits so much in an hour.
 EXACT = {
-    "log": lambda most, name="a", **options: shared(name, limit=most, **options),
-    "slots": lambda most, name="a", **options: shared(name, limit=most, cost="keys", **options),
+    "slots": lambda most, name="a", **options: shared(name, limit=most, **options),
     "funnel": lambda most, name="a", **options: shared_funnel(name, capacity=most, **options),
 }
 LEASED = {
@@ -34,7 +33,7 @@ LEASED = {
         name, capacity=most, accuracy="leased", **options
     ),
 }
-KEYS = {"log": "log", "slots": "slots", "funnel": "funnel", "leased": "slots", "leased funnel": "funnel"}
+KEYS = {"slots": "slots", "funnel": "funnel", "leased": "slots", "leased funnel": "funnel"}
 ALL_KINDS = {**EXACT, **LEASED}
 
 

@@ -41,7 +41,7 @@ struct answer {
     int64_t wait_us;
 };
 
-/* What the reply says, which the caller frees: permits, or how long to wait. */
+/* What the reply says, which the caller frees: permits, and how long to wait for more. */
 struct answer answer_of(const redisReply *reply);
 
 struct window {
@@ -54,9 +54,6 @@ struct demand {
     int64_t least;
     int64_t hold_us;
 };
-
-/* The number of the next call, which makes each one's id its own. */
-extern int64_t calls;
 
 redisReply *ask_window_raw(const struct runner *runner, const char *key, struct window window, struct demand demand,
                            int64_t now_us);

@@ -2,102 +2,25 @@
 #include "limit_history.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
 
 TestSuite(limit_return, .init = start_redis, .fini = stop_redis, .timeout = 100);
 TestSuite(limit_forget, .init = start_redis, .fini = stop_redis, .timeout = 100);
 
-/* That nobody else was granted any since: the time of asking is not needed. */
-#define JUST_NOW INT64_C(-1)
-#define AGE_SIZE 32
-
-static int64_t return_part_to_log(const struct runner *runner, const char *key, int64_t first, int64_t count,
-                                  int64_t call, int64_t now_us)
-{
-    return integer_of(ask("EVALSHA %s 1 %s log %lld call-%lld %lld %lld", runner->digest, key, (long long)count,
-                          (long long)call, (long long)first, (long long)now_us));
-}
-
-static int64_t return_to_log(const struct runner *runner, const char *key, int64_t count, int64_t call, int64_t now_us)
-{
-    return return_part_to_log(runner, key, 1, count, call, now_us);
-}
-
-/* As the script takes it: nothing for what was granted just now. */
-static void write_age(int64_t age_us, char age[AGE_SIZE])
-{
-    snprintf(age, AGE_SIZE, "%" PRId64, age_us);
-    if (age_us == JUST_NOW) {
-        age[0] = '\0';
-    }
-}
-
 static int64_t return_to_slots(const struct runner *runner, const char *key, int64_t count, int64_t age_us,
                                struct window window, int64_t now_us)
 {
-    char age[AGE_SIZE];
-
-    write_age(age_us, age);
-    return integer_of(ask("EVALSHA %s 1 %s slots %lld %s %lld %lld", runner->digest, key, (long long)count, age,
-                          (long long)window.length_us, (long long)now_us));
+    return integer_of(ask("EVALSHA %s 1 %s slots %lld %lld %lld %lld", runner->digest, key, (long long)count,
+                          (long long)age_us, (long long)window.length_us, (long long)now_us));
 }
 
 static int64_t return_to_funnel(const struct runner *runner, const char *key, int64_t count, int64_t age_us,
                                 struct funnel funnel, int64_t now_us)
 {
-    char age[AGE_SIZE];
-
-    write_age(age_us, age);
-    return integer_of(ask("EVALSHA %s 1 %s funnel %lld %s %lld %lld %lld", runner->digest, key, (long long)count, age,
-                          (long long)funnel.leak, (long long)funnel.period_us, (long long)now_us));
+    return integer_of(ask("EVALSHA %s 1 %s funnel %lld %lld %lld %lld %lld", runner->digest, key, (long long)count,
+                          (long long)age_us, (long long)funnel.leak, (long long)funnel.period_us, (long long)now_us));
 }
 
-Test(limit_return, makes_a_log_as_if_nothing_had_been_granted)
-{
-    struct runner grant = with_own_clock("limit_log"), give = with_own_clock("limit_return");
-    struct window window = {10, HOUR};
-
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){3, 3, 0}, EPOCH).granted, 3);
-    int64_t call = calls;
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){4, 4, 0}, EPOCH + 1).granted, 4);
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){3, 3, 0}, EPOCH + 2).granted, 3);
-    cr_assert_eq(return_to_log(&give, "a", 4, calls, EPOCH + 3), 0, "an id that nothing was granted under");
-    cr_assert_eq(return_to_log(&give, "a", 4, call, EPOCH + 3), 4);
-    cr_assert_eq(return_to_log(&give, "a", 4, call, EPOCH + 3), 0, "given back twice");
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){10, 1, 0}, EPOCH + 4).granted, 4);
-    /* The first three are still where they were. */
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){3, 3, 0}, EPOCH + 5).wait_us, HOUR - 5);
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){4, 4, 0}, EPOCH + 5).wait_us, HOUR - 3);
-}
-
-Test(limit_return, takes_parts_of_what_was_granted_to_a_log)
-{
-    struct runner grant = with_own_clock("limit_log"), give = with_own_clock("limit_return");
-    struct window window = {10, HOUR};
-    int64_t call = calls;
-
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){6, 6, 0}, EPOCH).granted, 6);
-    cr_assert_eq(return_part_to_log(&give, "a", 5, 2, call, EPOCH + 1), 2);
-    cr_assert_eq(return_part_to_log(&give, "a", 2, 1, call, EPOCH + 1), 1);
-    cr_assert_eq(return_part_to_log(&give, "a", 5, 2, call, EPOCH + 1), 0, "given back twice");
-    cr_assert_eq(return_part_to_log(&give, "a", 1, 6, call, EPOCH + 1), 3, "the rest");
-    cr_assert_eq(integer_of(ask("EXISTS a")), 0);
-}
-
-Test(limit_return, takes_many_from_a_log)
-{
-    struct runner grant = with_own_clock("limit_log"), give = with_own_clock("limit_return");
-    struct window window = {25000, HOUR};
-
-    ask_window(&grant, "a", window, (struct demand){25000, 25000, 0}, EPOCH);
-    cr_assert_eq(return_to_log(&give, "a", 24999, calls - 1, EPOCH), 24999);
-    cr_assert_eq(integer_of(ask("ZCARD a")), 1);
-    cr_assert_eq(return_to_log(&give, "a", 25000, calls - 1, EPOCH), 1);
-    cr_assert_eq(integer_of(ask("EXISTS a")), 0);
-}
-
-static void assert_slots_take_back(int64_t limit, int64_t age_us)
+static void assert_slots_take_back(int64_t limit)
 {
     struct runner grant = with_own_clock("limit_slots"), give = with_own_clock("limit_return");
     struct window window = {limit, HOUR};
@@ -106,9 +29,9 @@ static void assert_slots_take_back(int64_t limit, int64_t age_us)
     cr_assert_eq(ask_window(&grant, "a", window, half, EPOCH).granted, limit / 2);
     cr_assert_eq(ask_window(&grant, "a", window, half, EPOCH + HOUR / 2).granted, limit / 2);
     int64_t now_us = EPOCH + HOUR / 2 + 50;
-    cr_assert_eq(return_to_slots(&give, "a", 1, age_us, window, now_us), 1);
+    cr_assert_eq(return_to_slots(&give, "a", 1, 100, window, now_us), 1);
     cr_assert_eq(ask_window(&grant, "a", window, (struct demand){limit, 1, 0}, now_us).granted, 1);
-    cr_assert_eq(return_to_slots(&give, "a", limit / 2, age_us, window, now_us), limit / 2);
+    cr_assert_eq(return_to_slots(&give, "a", limit / 2, 100, window, now_us), limit / 2);
     /* The first half was granted long before, and comes back when it would have. */
     struct answer answer = ask_window(&grant, "a", window, (struct demand){limit, limit, 0}, now_us);
     cr_assert_eq(answer.wait_us, HOUR / 2 - 50);
@@ -121,12 +44,11 @@ Test(limit_return, makes_slots_as_if_nothing_had_been_granted)
     static const int64_t limits[] = {2, 20, 64, 1000, INT64_C(1000000000000)};
 
     for (size_t i = 0; i < LENGTH(limits); i++) {
-        assert_slots_take_back(limits[i], JUST_NOW);
-        assert_slots_take_back(limits[i], 100);
+        assert_slots_take_back(limits[i]);
     }
 }
 
-Test(limit_return, takes_from_the_newest_slots_and_no_more_than_there_is)
+Test(limit_return, takes_from_the_oldest_slots_and_no_more_than_there_is)
 {
     struct runner grant = with_own_clock("limit_slots"), give = with_own_clock("limit_return");
     struct window window = {10, HOUR};
@@ -134,11 +56,11 @@ Test(limit_return, takes_from_the_newest_slots_and_no_more_than_there_is)
     for (int64_t i = 0; i < 4; i++) {
         ask_window(&grant, "a", window, (struct demand){2, 2, 0}, EPOCH + i);
     }
-    cr_assert_eq(return_to_slots(&give, "a", 3, JUST_NOW, window, EPOCH + 4), 3);
-    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){10, 10, 0}, EPOCH + 4).wait_us, HOUR - 2);
-    cr_assert_eq(return_to_slots(&give, "a", 100, JUST_NOW, window, EPOCH + 4), 5);
+    cr_assert_eq(return_to_slots(&give, "a", 3, 4, window, EPOCH + 4), 3);
+    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){10, 10, 0}, EPOCH + 4).wait_us, HOUR - 1);
+    cr_assert_eq(return_to_slots(&give, "a", 100, 4, window, EPOCH + 4), 5);
     cr_assert_eq(integer_of(ask("EXISTS a")), 0, "an empty state says nothing");
-    cr_assert_eq(return_to_slots(&give, "a", 1, JUST_NOW, window, EPOCH + 4), 0);
+    cr_assert_eq(return_to_slots(&give, "a", 1, 4, window, EPOCH + 4), 0);
     cr_assert_eq(ask_window(&grant, "a", window, (struct demand){11, 1, 0}, EPOCH + 5).granted, 10);
 }
 
@@ -167,7 +89,7 @@ Test(limit_return, keeps_small_limits_exact)
     for (int64_t i = 0; i < 63; i++) {
         for (int64_t turn = 0; turn < 5; turn++) {
             cr_assert_eq(ask_window(&grant, "a", window, one, now_us + turn).granted, 1);
-            cr_assert_eq(return_to_slots(&give, "a", 1, turn % 2 ? 0 : JUST_NOW, window, now_us + turn), 1);
+            cr_assert_eq(return_to_slots(&give, "a", 1, 0, window, now_us + turn), 1);
         }
         cr_assert_eq(ask_window(&grant, "a", window, one, now_us + 5).granted, 1);
         now_us += HOUR / 64;
@@ -180,7 +102,6 @@ Test(limit_return, keeps_small_limits_exact)
 
 /* Of several askers at once some give back, in any order: what is left and spent never breaks the limit. */
 struct pending {
-    int64_t call;
     int64_t asked_us;
     struct grant grant;
 };
@@ -190,7 +111,6 @@ struct pending {
 static void assert_returns_keep_the_limit(const char *name, struct window window)
 {
     struct runner grant = with_own_clock(name), give = with_own_clock("limit_return");
-    bool log = strcmp(name, "limit_log") == 0;
     struct pending pending[PENDING] = {0};
     int64_t now_us = EPOCH, given = 0, granted = 0;
 
@@ -201,13 +121,12 @@ static void assert_returns_keep_the_limit(const char *name, struct window window
         if (count > 0 && chance(3) > 0) {
             remember(one->grant.first_us, one->grant.last_us, count);
         } else if (count > 0) {
-            int64_t back = log ? return_to_log(&give, name, count, one->call, now_us)
-                               : return_to_slots(&give, name, count, now_us - one->asked_us, window, now_us);
+            int64_t back = return_to_slots(&give, name, count, now_us - one->asked_us, window, now_us);
             cr_assert_leq(back, count);
             given += back;
         }
         int64_t hold_us = chance(3) == 0 ? window.length_us / 20 : 0;
-        *one = (struct pending){.call = calls, .asked_us = now_us - chance(window.length_us / 100)};
+        *one = (struct pending){.asked_us = now_us - chance(window.length_us / 100)};
         one->grant = (struct grant){now_us, now_us + hold_us, 0};
         one->grant.count = ask_window(&grant, name, window, random_demand(window.limit, hold_us), now_us).granted;
         granted += one->grant.count;
@@ -220,7 +139,6 @@ static void assert_returns_keep_the_limit(const char *name, struct window window
 
 Test(limit_return, never_gives_away_what_others_were_granted)
 {
-    assert_returns_keep_the_limit("limit_log", (struct window){12, HOUR});
     assert_returns_keep_the_limit("limit_slots", (struct window){12, HOUR});
     tell(ask("FLUSHALL"));
     assert_returns_keep_the_limit("limit_slots", (struct window){64, 2000});
@@ -235,13 +153,13 @@ Test(limit_return, empties_a_funnel_by_as_much)
     struct funnel funnel = {10, 1, HOUR};
 
     cr_assert_eq(ask_funnel(&grant, "a", funnel, (struct demand){7, 7, 0}, EPOCH).granted, 7);
-    cr_assert_eq(return_to_funnel(&give, "a", 3, JUST_NOW, funnel, EPOCH + 100), 3);
+    cr_assert_eq(return_to_funnel(&give, "a", 3, 0, funnel, EPOCH + 100), 3);
     cr_assert_eq(level_of("a"), 4);
     cr_assert_eq(return_to_funnel(&give, "a", 2, 100, funnel, EPOCH + 100), 2);
     cr_assert_eq(ask_funnel(&grant, "a", funnel, (struct demand){10, 1, 0}, EPOCH + 100).granted, 8);
-    cr_assert_eq(return_to_funnel(&give, "a", 100, JUST_NOW, funnel, EPOCH + 100), 10);
+    cr_assert_eq(return_to_funnel(&give, "a", 100, 0, funnel, EPOCH + 100), 10);
     cr_assert_eq(integer_of(ask("EXISTS a")), 0, "an empty state says nothing");
-    cr_assert_eq(return_to_funnel(&give, "a", 1, JUST_NOW, funnel, EPOCH + 100), 0);
+    cr_assert_eq(return_to_funnel(&give, "a", 1, 0, funnel, EPOCH + 100), 0);
 }
 
 Test(limit_return, gives_back_what_has_not_leaked)
@@ -298,47 +216,38 @@ Test(limit_return, leaves_alone_what_is_no_state)
                                           "1e999 1700000000000000",
                                           "-1 1700000000000000"};
 
-    for (int64_t age_us = JUST_NOW; age_us < 1; age_us++) {
-        for (size_t i = 0; i < LENGTH(foreign); i++) {
-            tell(ask("SET text %s", foreign[i]));
-            cr_assert_eq(return_to_log(&give, "text", 1, 0, EPOCH), 0);
-            cr_assert_eq(return_to_slots(&give, "text", 1, age_us, window, EPOCH), 0);
-            cr_assert_eq(return_to_funnel(&give, "text", 1, age_us, funnel, EPOCH), 0);
-            redisReply *reply = checked(ask("GET text"), REDIS_REPLY_STRING);
-            cr_assert_str_eq(reply->str, foreign[i], "it was overwritten in turn");
-            freeReplyObject(reply);
-        }
-        tell(ask("RPUSH list a"));
-        cr_assert_eq(return_to_log(&give, "list", 1, 0, EPOCH), 0);
-        cr_assert_eq(return_to_slots(&give, "list", 1, age_us, window, EPOCH), 0);
-        cr_assert_eq(return_to_funnel(&give, "list", 1, age_us, funnel, EPOCH), 0);
-        cr_assert_eq(return_to_log(&give, "none", 1, 0, EPOCH), 0);
-        cr_assert_eq(return_to_slots(&give, "none", 1, age_us, window, EPOCH), 0);
-        cr_assert_eq(return_to_funnel(&give, "none", 1, age_us, funnel, EPOCH), 0);
+    for (size_t i = 0; i < LENGTH(foreign); i++) {
+        tell(ask("SET text %s", foreign[i]));
+        cr_assert_eq(return_to_slots(&give, "text", 1, 0, window, EPOCH), 0);
+        cr_assert_eq(return_to_funnel(&give, "text", 1, 0, funnel, EPOCH), 0);
+        redisReply *reply = checked(ask("GET text"), REDIS_REPLY_STRING);
+        cr_assert_str_eq(reply->str, foreign[i], "it was overwritten in turn");
+        freeReplyObject(reply);
     }
+    tell(ask("RPUSH list a"));
+    cr_assert_eq(return_to_slots(&give, "list", 1, 0, window, EPOCH), 0);
+    cr_assert_eq(return_to_funnel(&give, "list", 1, 0, funnel, EPOCH), 0);
+    cr_assert_eq(return_to_slots(&give, "none", 1, 0, window, EPOCH), 0);
+    cr_assert_eq(return_to_funnel(&give, "none", 1, 0, funnel, EPOCH), 0);
     cr_assert_eq(integer_of(ask("DBSIZE")), 2, "a key was made");
-    cr_assert_eq(integer_of(ask("LLEN list")), 2);
+    cr_assert_eq(integer_of(ask("LLEN list")), 1);
 }
 
 Test(limit_return, lets_state_expire_when_it_would_have)
 {
-    struct runner log = with_redis_clock("limit_log"), slots = with_redis_clock("limit_slots");
+    struct runner slots = with_redis_clock("limit_slots");
     struct runner funnels_own = with_redis_clock("limit_funnel"), give = with_redis_clock("limit_return");
     struct window window = {5, HOUR};
     struct funnel funnel = {5, 1, HOUR};
     struct demand two = {2, 2, 0};
 
     watch_life();
-    tell(ask_window_raw(&log, "log", window, two, 0));
-    tell(ask("EVALSHA %s 1 log log 1 call-%lld", give.digest, (long long)calls - 1));
-    assert_life("log", 3600000);
-    watch_life();
     tell(ask_window_raw(&slots, "slots", window, two, 0));
-    tell(ask("EVALSHA %s 1 slots slots 1", give.digest));
+    tell(ask("EVALSHA %s 1 slots slots 1 1000000 3600000000", give.digest));
     assert_life("slots", 3600000);
     watch_life();
     tell(ask_funnel_raw(&funnels_own, "funnel", funnel, two, 0));
-    tell(ask("EVALSHA %s 1 funnel funnel 1", give.digest));
+    tell(ask("EVALSHA %s 1 funnel funnel 1 0 1 3600000000", give.digest));
     assert_life("funnel", 2 * 3600000);
 }
 

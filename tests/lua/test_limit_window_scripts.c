@@ -1,12 +1,9 @@
-/* limit_log.lua and limit_slots.lua, on a real Redis, against models that keep everything and reckon in whole numbers.
- */
+/* limit_slots.lua, on a real Redis, against models that keep everything and reckon in whole numbers. */
 #include "limit_history.h"
 
 #include <criterion/criterion.h>
 
-TestSuite(limit_log, .init = start_redis, .fini = stop_redis, .timeout = 100);
 TestSuite(limit_slots, .init = start_redis, .fini = stop_redis, .timeout = 100);
-TestSuite(limit_windows, .init = start_redis, .fini = stop_redis, .timeout = 100);
 
 /* ---- windows ---- */
 
@@ -87,7 +84,8 @@ static void assert_like_model(const char *name, struct trial trial, int64_t now_
         if (answer.granted > 0) {
             remember(now_us, now_us + hold_us, answer.granted);
             granted += answer.granted;
-        } else {
+        }
+        if (answer.granted < demand.cost) {
             cr_assert_geq(answer.wait_us, model_wait(window, demand, now_us), "%s: too short a wait", name);
             cr_assert_leq(answer.wait_us, model_wait(longer, demand, now_us), "%s: too long a wait", name);
             promised_us = now_us + answer.wait_us;
@@ -106,27 +104,6 @@ static void assert_all_like_model(const char *name, const struct trial trials[],
         cr_assert_eq(integer_of(ask("DBSIZE")), 1, "another key than its own was written");
         tell(ask("FLUSHALL"));
     }
-}
-
-Test(limit_log, does_as_the_model)
-{
-    static const struct trial trials[] = {
-        {{1, HOUR}, .calls = 2000},  {{2, HOUR}, .calls = 2000},   {{7, HOUR}, .calls = 2000},
-        {{64, HOUR}, .calls = 2000}, {{100, HOUR}, .calls = 2000},
-    };
-
-    assert_all_like_model("limit_log", trials, LENGTH(trials));
-}
-
-Test(limit_log, does_as_the_model_with_holds)
-{
-    static const struct trial trials[] = {
-        {{20, HOUR}, .hold_us = HOUR / 10, .calls = 2000},
-        {{5, HOUR}, .hold_us = HOUR, .calls = 2000},
-        {{20, HOUR}, .hold_us = HOUR, .hold_varies = true, .calls = 2000},
-    };
-
-    assert_all_like_model("limit_log", trials, LENGTH(trials));
 }
 
 Test(limit_slots, does_as_the_model_up_to_64)
@@ -167,14 +144,15 @@ Test(limit_slots, is_late_by_the_hold_where_holds_vary)
     assert_all_like_model("limit_slots", trials, LENGTH(trials));
 }
 
-static void assert_partly_granted(const char *name)
+Test(limit_slots, grant_what_there_is_down_to_the_least)
 {
-    struct runner runner = with_own_clock(name);
+    struct runner runner = with_own_clock("limit_slots");
     struct window window = {10, HOUR};
 
     cr_assert_eq(ask_window(&runner, "a", window, (struct demand){7, 1, 0}, EPOCH).granted, 7);
-    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){7, 4, 0}, EPOCH).wait_us, HOUR, "%s", name);
-    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){7, 3, 0}, EPOCH).granted, 3);
+    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){7, 4, 0}, EPOCH).wait_us, HOUR);
+    struct answer rest = ask_window(&runner, "a", window, (struct demand){7, 3, 0}, EPOCH);
+    cr_assert(rest.granted == 3 && rest.wait_us == HOUR, "and when as much comes back");
     cr_assert_eq(ask_window(&runner, "a", window, (struct demand){1, 1, 0}, EPOCH + 10).wait_us, HOUR - 10);
     /* More than the limit: some of it may do. */
     cr_assert_eq(ask_window(&runner, "b", window, (struct demand){11, 11, 0}, EPOCH).wait_us, -1);
@@ -184,40 +162,28 @@ static void assert_partly_granted(const char *name)
                  HOUR - 1);
 }
 
-Test(limit_windows, grant_what_there_is_down_to_the_least)
+Test(limit_slots, takes_large_costs)
 {
-    assert_partly_granted("limit_log");
-    tell(ask("FLUSHALL"));
-    assert_partly_granted("limit_slots");
-}
-
-static void assert_large_costs_are_right(const char *name, int64_t limit)
-{
-    struct runner runner = with_own_clock(name);
+    const int64_t limit = INT64_C(1000000000000000);
+    struct runner runner = with_own_clock("limit_slots");
     struct window window = {limit, HOUR};
 
-    cr_assert_eq(ask_window(&runner, name, window, (struct demand){limit - 1, limit - 1, 0}, EPOCH).granted, limit - 1);
-    cr_assert_eq(ask_window(&runner, name, window, (struct demand){limit, 1, 0}, EPOCH + 1).granted, 1);
-    cr_assert_eq(ask_window(&runner, name, window, (struct demand){limit, limit, 0}, EPOCH + 2).wait_us, HOUR - 1);
-    cr_assert_eq(ask_window(&runner, name, window, (struct demand){1, 1, 0}, EPOCH + HOUR + HOUR / 64).granted, 1);
+    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){limit - 1, limit - 1, 0}, EPOCH).granted, limit - 1);
+    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){limit, 1, 0}, EPOCH + 1).granted, 1);
+    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){limit, limit, 0}, EPOCH + 2).wait_us, HOUR - 1);
+    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){1, 1, 0}, EPOCH + HOUR + HOUR / 64).granted, 1);
 }
 
-Test(limit_windows, take_costs_beyond_what_lua_passes_on_at_once)
+static void assert_leases_keep_the_limit(struct window window)
 {
-    assert_large_costs_are_right("limit_log", 25000);
-    assert_large_costs_are_right("limit_slots", INT64_C(1000000000000000));
-}
-
-static void assert_leases_keep_the_limit(const char *name, struct window window)
-{
-    struct runner runner = with_own_clock(name);
+    struct runner runner = with_own_clock("limit_slots");
     int64_t now_us = EPOCH, granted = 0;
 
     history.count = 0;
     for (int i = 0; i < 1500; i++) {
         /* Leases of several lengths, and permits for at once among them. */
         struct demand demand = random_demand(window.limit, chance(3) * window.length_us / (2 + chance(20)));
-        struct answer answer = ask_window(&runner, name, window, demand, now_us);
+        struct answer answer = ask_window(&runner, "a", window, demand, now_us);
         if (answer.granted > 0) {
             remember(now_us, now_us + demand.hold_us, answer.granted);
             granted += answer.granted;
@@ -230,16 +196,11 @@ static void assert_leases_keep_the_limit(const char *name, struct window window)
     cr_assert_gt(granted, window.limit * 10);
 }
 
-Test(limit_windows, hold_the_limit_however_late_a_lease_is_spent)
+Test(limit_slots, hold_the_limit_however_late_a_lease_is_spent)
 {
-    static const char *const names[] = {"limit_log", "limit_slots"};
-
-    for (size_t i = 0; i < LENGTH(names); i++) {
-        assert_leases_keep_the_limit(names[i], (struct window){12, HOUR});
-        tell(ask("FLUSHALL"));
-        assert_leases_keep_the_limit(names[i], (struct window){400, HOUR});
-        tell(ask("FLUSHALL"));
-    }
+    assert_leases_keep_the_limit((struct window){12, HOUR});
+    tell(ask("FLUSHALL"));
+    assert_leases_keep_the_limit((struct window){400, HOUR});
 }
 
 /* Between two readings of Redis' clock that nothing else comes between. */
@@ -294,12 +255,6 @@ static void assert_limits_in_real_time(const char *name, struct window window)
     }
     assert_bursts_are_apart(window);
     cr_assert_geq(granted, 150);
-}
-
-Test(limit_log, limits_in_real_time)
-{
-    assert_limits_in_real_time("limit_log", (struct window){7, 20000});
-    assert_limits_in_real_time("limit_log", (struct window){30, 10000});
 }
 
 Test(limit_slots, limits_in_real_time)
@@ -377,13 +332,6 @@ static void assert_survives_a_clock_set_back(const char *name, struct window win
     assert_like_model(name, trial, now_us + answer.wait_us + 2 * window.length_us);
 }
 
-Test(limit_log, survives_a_clock_set_back)
-{
-    assert_survives_a_clock_set_back("limit_log", (struct window){3, HOUR}, 0);
-    tell(ask("FLUSHALL"));
-    assert_survives_a_clock_set_back("limit_log", (struct window){3000, HOUR}, 0);
-}
-
 Test(limit_slots, survives_a_clock_set_back)
 {
     assert_survives_a_clock_set_back("limit_slots", (struct window){3, HOUR}, 0);
@@ -392,25 +340,19 @@ Test(limit_slots, survives_a_clock_set_back)
 }
 
 /* Many slots, of which the clock's jump puts only some beyond doubt. */
-static void assert_stays_in_order(const char *name)
+Test(limit_slots, stay_in_order_when_the_clock_is_set_back)
 {
-    struct runner runner = with_own_clock(name);
+    struct runner runner = with_own_clock("limit_slots");
     struct window window = {100, HOUR};
     int64_t now_us = EPOCH - HOUR - HOUR / 2;
 
     for (int64_t i = 0; i < 32; i++) {
-        ask_window(&runner, name, window, (struct demand){3, 3, 0}, EPOCH + i * HOUR / 32);
+        ask_window(&runner, "a", window, (struct demand){3, 3, 0}, EPOCH + i * HOUR / 32);
     }
-    struct answer answer = ask_window(&runner, name, window, (struct demand){50, 50, 0}, now_us);
+    struct answer answer = ask_window(&runner, "a", window, (struct demand){50, 50, 0}, now_us);
     cr_assert_eq(answer.granted, 0);
     cr_assert_eq(answer.wait_us, HOUR);
-    cr_assert_eq(ask_window(&runner, name, window, (struct demand){100, 100, 0}, now_us + HOUR).granted, 100);
-}
-
-Test(limit_windows, stay_in_order_when_the_clock_is_set_back)
-{
-    assert_stays_in_order("limit_log");
-    assert_stays_in_order("limit_slots");
+    cr_assert_eq(ask_window(&runner, "a", window, (struct demand){100, 100, 0}, now_us + HOUR).granted, 100);
 }
 
 /* Newest slots that began in the future must not take all in until then. */
@@ -430,30 +372,23 @@ Test(limit_slots, keeps_slots_apart_when_the_clock_is_set_back)
     cr_assert_geq(ask_window(&runner, "a", window, all, now_us + 3 * HOUR).granted, 1000 - 200 - 200 / 64 - 1);
 }
 
-static void assert_survives_in_real_time(const char *name)
+Test(limit_slots, survive_a_clock_set_back_in_real_time)
 {
-    struct runner runner = with_own_clock(name), real = with_redis_clock(name);
+    struct runner runner = with_own_clock("limit_slots"), real = with_redis_clock("limit_slots");
     struct window window = {1, 30000};
     struct demand one = {1, 1, 0};
 
     /* What Redis finds after its own clock was set back by a day. */
-    cr_assert_eq(ask_window(&runner, name, window, one, redis_time() + DAY).granted, 1);
-    struct answer answer = ask_window(&real, name, window, one, 0);
-    cr_assert_eq(answer.wait_us, window.length_us, "%s: %" PRId64, name, answer.wait_us);
+    cr_assert_eq(ask_window(&runner, "a", window, one, redis_time() + DAY).granted, 1);
+    struct answer answer = ask_window(&real, "a", window, one, 0);
+    cr_assert_eq(answer.wait_us, window.length_us, "%" PRId64, answer.wait_us);
     wait_until(redis_time() + answer.wait_us);
-    cr_assert_eq(ask_window(&real, name, window, one, 0).granted, 1);
+    cr_assert_eq(ask_window(&real, "a", window, one, 0).granted, 1);
 }
 
-Test(limit_windows, survive_a_clock_set_back_in_real_time)
+Test(limit_slots, say_that_their_state_was_overwritten)
 {
-    assert_survives_in_real_time("limit_log");
-    tell(ask("FLUSHALL"));
-    assert_survives_in_real_time("limit_slots");
-}
-
-Test(limit_windows, say_that_their_state_was_overwritten)
-{
-    struct runner log = with_own_clock("limit_log"), slots = with_own_clock("limit_slots");
+    struct runner slots = with_own_clock("limit_slots");
     struct window window = {1000, HOUR};
     struct demand one = {1, 1, 0};
     static const char *const foreign[] = {"",
@@ -465,11 +400,9 @@ Test(limit_windows, say_that_their_state_was_overwritten)
                                           "as long a text as a state of one slot."};
 
     tell(ask("RPUSH list a"));
-    assert_error(ask_window_raw(&log, "list", window, one, EPOCH), WRONG_TYPE);
     assert_error(ask_window_raw(&slots, "list", window, one, EPOCH), WRONG_TYPE);
     for (size_t i = 0; i < LENGTH(foreign); i++) {
         tell(ask("SET text %s", foreign[i]));
-        assert_error(ask_window_raw(&log, "text", window, one, EPOCH), WRONG_TYPE);
         assert_error(ask_window_raw(&slots, "text", window, one, EPOCH), OVERWRITTEN);
         redisReply *reply = checked(ask("GET text"), REDIS_REPLY_STRING);
         cr_assert_str_eq(reply->str, foreign[i], "it was overwritten in turn");
@@ -481,9 +414,9 @@ Test(limit_windows, say_that_their_state_was_overwritten)
     cr_assert_eq(integer_of(ask("LLEN list")), 1);
 }
 
-static void assert_window_expires(const char *name)
+Test(limit_slots, expire_when_they_say_nothing_any_more)
 {
-    struct runner runner = with_redis_clock(name);
+    struct runner runner = with_redis_clock("limit_slots");
     static const struct {
         struct window window;
         int64_t hold_us;
@@ -506,10 +439,4 @@ static void assert_window_expires(const char *name)
     ask_window(&runner, "life", two, (struct demand){1, 1, 0}, 0);
     cr_assert_gt(integer_of(ask("PTTL life")), 40 * DAY / 1000);
     tell(ask("DEL life"));
-}
-
-Test(limit_windows, expire_when_they_say_nothing_any_more)
-{
-    assert_window_expires("limit_log");
-    assert_window_expires("limit_slots");
 }

@@ -17,7 +17,7 @@ static struct limit_funnel make(int64_t capacity, int64_t leak, int64_t period_n
 /* Admits if it fits; the wait otherwise. */
 static int64_t try(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost)
 {
-    int64_t wait = limit_funnel_wait(funnel, *state, now_ns, cost);
+    int64_t wait = limit_funnel_wait(funnel, *state, now_ns, cost, 0);
 
     if (wait == 0) {
         limit_funnel_charge(funnel, state, now_ns, cost);
@@ -105,6 +105,28 @@ Test(limit_funnel, refuses_what_it_cannot_reckon_with)
     cr_assert_eq(try(&funnel, &state, late, INT64_C(1000000000)), 0);
     cr_assert_eq(try(&funnel, &state, late, INT64_MAX), LIMIT_NEVER);
     cr_assert_eq(try(&funnel, &state, late, 1), 1000);
+}
+
+/* From kilobytes to a terabyte a second, in requests of any size, and not faster either. */
+Test(limit_funnel, keeps_any_rate_to_a_thousandth)
+{
+    static const int64_t leaks[] = {
+        1000, 3333, 10 << 20, 300 << 20, 900 << 20, INT64_C(2) << 30, INT64_C(1000000000000)};
+    static const int64_t costs[] = {1, 20, 4096, 1 << 20};
+
+    for (size_t i = 0; i < sizeof leaks / sizeof leaks[0]; i++) {
+        for (size_t j = 0; j < sizeof costs / sizeof costs[0]; j++) {
+            struct limit_funnel funnel = make(10000 * costs[j], leaks[i], SECOND);
+            limit_funnel_state state = 0;
+            for (int n = 0; n < 10000; n++) {
+                cr_assert_eq(try(&funnel, &state, HOUR, costs[j]), 0);
+            }
+            double takes_ns = (double)(state - HOUR * LIMIT_FUNNEL_NS) / (double)LIMIT_FUNNEL_NS;
+            double rate = 1e4 * (double)costs[j] * 1e9 / takes_ns;
+            cr_assert(rate <= (double)leaks[i] && rate >= (double)leaks[i] * 0.999, "%g for %g", rate,
+                      (double)leaks[i]);
+        }
+    }
 }
 
 /* Against a bucket that is reckoned with in steps of a drop: level and time as they are. */

@@ -266,7 +266,7 @@ Test(limit_rule, has_what_its_options_say)
                    "max_clients_tracked = 7\n");
     cr_assert_str_eq(rule->name, "b-2");
     cr_assert(rule->meter.algorithm == LIMIT_FUNNEL && rule->meter.most == 20);
-    cr_assert(rule->meter.funnel.drop_ns == 200000000 && rule->meter.funnel.full_ns == 4000000000);
+    cr_assert(rule->meter.funnel.drop == 200000000 * LIMIT_FUNNEL_NS && rule->meter.funnel.full_ns == 4000000000);
     cr_assert(rule->per.user && rule->per.key && !rule->per.ip);
     cr_assert(rule->scope == LIMIT_GLOBAL && rule->accuracy == LIMIT_LEASED && rule->action == LIMIT_DELAY &&
               rule->cost == LIMIT_COST_KEYS && rule->on_error == LIMIT_ON_ERROR_LOCAL);
