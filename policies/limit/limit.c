@@ -260,6 +260,7 @@ static void limit_tick(void *instance, int64_t now_us)
     struct limit *limit = instance;
 
     limit_share_sweep(limit->share, now_us);
+    limit_move_up(limit, now_us);
 }
 
 /* One worker tells for all. */

@@ -22,6 +22,8 @@
 struct limit_share;
 struct limit_bucket_table;
 
+struct limit_place;
+
 /* Permits that were fetched from Redis and may be spent here until then. */
 struct limit_batch {
     int64_t permits;
@@ -45,13 +47,15 @@ struct limit_bucket {
     union limit_meter_state state;
     struct limit_bucket_table *bucket_table;
     uint64_t refused;
-    int64_t queued;              /* what requests on hold wait for */
-    int64_t keep_until_us;       /* it is not idle before */
-    struct limit_remote *remote; /* of global rules, made when it is needed first */
-    uint32_t told_number;        /* a process that takes over was told of it the last time with this number */
-    uint32_t pins;               /* who keeps a pointer to it: it is not freed meanwhile */
-    bool transient;              /* there was no room for it: it is gone when it is not pinned any more */
-    bool revoked;                /* it was idle, and its room was needed: who has it pinned must look for another one */
+    int64_t queued;                 /* what requests on hold wait for, … */
+    LIST_HEAD(, limit_place) queue; /* … whose places these are; the last one comes first */
+    int64_t keep_until_us;          /* it is not idle before */
+    struct limit_remote *remote;    /* of global rules, made when it is needed first */
+    uint32_t told_number;           /* a process that takes over was told of it the last time with this number */
+    uint32_t pins;                  /* who keeps a pointer to it: it is not freed meanwhile */
+    bool transient : 1;             /* there was no room for it: it is gone when it is not pinned any more */
+    bool revoked : 1;  /* it was idle, and its room was needed: who has it pinned must look for another one */
+    bool was_left : 1; /* the queue was: turns may come earlier */
     uint16_t length;
     char name[]; /* "user:alice", not terminated */
 };

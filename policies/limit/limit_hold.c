@@ -6,45 +6,16 @@
 
 #include <stdlib.h>
 
-/* ---- the list ---- */
-
-static struct limit_held *held_new(struct limit *limit, void *holder)
-{
-    struct limit_held *held = calloc(1, sizeof *held + limit->charge_count * sizeof held->places[0]);
-
-    if (held != NULL) {
-        held->holder = holder;
-        TAILQ_INSERT_TAIL(&limit->held, held, of_limit);
-    }
-    return held;
-}
-
-static void held_free(struct limit *limit, struct limit_held *held)
-{
-    TAILQ_REMOVE(&limit->held, held, of_limit);
-    free(held);
-}
-
-/* ---- places ---- */
-
-static bool fits(const struct limit *limit, const struct limit_held *held)
-{
-    bool same = held->count == limit->charge_count;
-
-    for (size_t i = 0; same && i < held->count; i++) {
-        same = held->places[i].bucket == limit->charges[i].bucket;
-    }
-    return same;
-}
-
 bool limit_find_places(struct limit *limit, struct limit_held *held)
 {
-    bool found = held == NULL || fits(limit, held);
+    size_t same = 0;
 
-    for (size_t i = 0; held != NULL && found && i < limit->charge_count; i++) {
-        limit->charges[i].place = &held->places[i];
+    while (held != NULL && same < held->count && same < limit->charge_count &&
+           held->places[same].bucket == limit->charges[same].bucket) {
+        limit->charges[same].place = &held->places[same];
+        same++;
     }
-    return found;
+    return held == NULL || (same == held->count && same == limit->charge_count);
 }
 
 struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void *holder)
@@ -52,7 +23,11 @@ struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void
     if (held != NULL) {
         return held;
     }
-    held = held_new(limit, holder);
+    held = calloc(1, sizeof *held + limit->charge_count * sizeof held->places[0]);
+    if (held != NULL) {
+        held->holder = holder;
+        TAILQ_INSERT_TAIL(&limit->held, held, of_limit);
+    }
     for (; held != NULL && held->count < limit->charge_count; held->count++) {
         struct limit_charge *charge = &limit->charges[held->count];
         held->places[held->count] =
@@ -63,12 +38,15 @@ struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void
     return held;
 }
 
-void limit_queue(struct limit_place *place)
+void limit_queue(struct limit_place *place, int64_t turn_us)
 {
     if (place->state == LIMIT_PLACE_EMPTY) {
         place->state = LIMIT_PLACE_QUEUED;
         place->bucket->queued += place->cost;
+        LIST_INSERT_HEAD(&place->bucket->queue, place, of_bucket);
     }
+    place->turn_us = turn_us;
+    place->moved = false;
 }
 
 static void leave_place(struct limit *limit, struct limit_place *place)
@@ -79,6 +57,8 @@ static void leave_place(struct limit *limit, struct limit_place *place)
     if (place->state == LIMIT_PLACE_QUEUED) {
         limit_share_lock(limit->share, locks);
         place->bucket->queued -= place->cost;
+        LIST_REMOVE(place, of_bucket);
+        place->bucket->was_left = true;
         limit_share_unlock(limit->share, locks);
     }
     limit_bucket_unpin(limit->share, place->bucket);
@@ -94,5 +74,39 @@ void limit_leave_places(struct limit *limit, struct limit_held *held)
 void limit_end_hold(struct limit *limit, struct limit_held *held)
 {
     limit_leave_places(limit, held);
-    held_free(limit, held);
+    TAILQ_REMOVE(&limit->held, held, of_limit);
+    free(held);
+}
+
+/* Reckons anew when the turns in its bucket come, from the last one on: none gets later. */
+static bool has_moved_up(struct limit_place *place, int64_t now_us)
+{
+    struct limit_bucket *bucket = place->bucket;
+    int64_t ahead = bucket->queued;
+
+    for (struct limit_place *at = LIST_FIRST(&bucket->queue); bucket->was_left && at != NULL;
+         at = LIST_NEXT(at, of_bucket)) {
+        ahead -= at->cost;
+        int64_t turn_us =
+            now_us + limit_meter_wait_behind(&place->rule->meter, &bucket->state, now_us, ahead, at->cost);
+        at->moved = at->moved || turn_us < at->turn_us;
+        at->turn_us = turn_us < at->turn_us ? turn_us : at->turn_us;
+    }
+    bucket->was_left = false;
+    return place->moved;
+}
+
+void limit_move_up(struct limit *limit, int64_t now_us)
+{
+    for (struct limit_held *held = TAILQ_FIRST(&limit->held); held != NULL; held = TAILQ_NEXT(held, of_limit)) {
+        for (size_t i = 0; i < held->count; i++) {
+            limit_locks locks = limit_bucket_locks(held->places[i].bucket);
+            limit_share_lock(limit->share, locks);
+            bool moved = has_moved_up(&held->places[i], now_us);
+            limit_share_unlock(limit->share, locks);
+            if (moved) {
+                limit->host->resume(limit->host->context, held->holder);
+            }
+        }
+    }
 }

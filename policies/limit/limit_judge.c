@@ -28,8 +28,9 @@ static void judge_locally(struct limit_charge *charge, int64_t now_us)
     bool queues = charge->rule->action == LIMIT_DELAY && bucket->queued > 0;
     bool is_queued = charge->place != NULL && charge->place->state == LIMIT_PLACE_QUEUED;
 
-    /* Who was held had a place in the queue, and now it is its turn; who comes now stands behind all of them. */
-    charge->wait_us = queues && !is_queued
+    /* Who was held has a place in the queue, until it is its turn; who comes now stands behind all of them. */
+    charge->wait_us = is_queued && charge->place->turn_us > now_us ? charge->place->turn_us - now_us
+                      : queues && !is_queued
                           ? limit_meter_wait_behind(meter, &bucket->state, now_us, bucket->queued, charge->cost)
                           : limit_meter_wait(meter, &bucket->state, now_us, charge->cost);
 }
@@ -188,10 +189,10 @@ static void forget_answer(struct limit_charge *charge)
     }
 }
 
-static void hold_for_turn(struct limit *limit, struct limit_charge *charge)
+static void hold_for_turn(struct limit *limit, struct limit_charge *charge, int64_t now_us)
 {
     if (charge->rule->scope == LIMIT_LOCAL) {
-        limit_queue(charge->place);
+        limit_queue(charge->place, now_us + charge->wait_us);
     }
     if (charge->wait_us > 0 && !charge->place->counted) {
         charge->place->counted = true;
@@ -219,7 +220,7 @@ static enum policy_verdict hold(struct limit *limit, const struct policy_request
             forget_answer(charge);
         }
         if (charge->rule->action == LIMIT_DELAY) {
-            hold_for_turn(limit, charge);
+            hold_for_turn(limit, charge, request->now_us);
         }
     }
     return POLICY_HOLD;
@@ -260,6 +261,7 @@ enum policy_verdict limit_judge_request(struct limit *limit, const struct policy
     }
     if (judgement.hold_us > 0 || judgement.asks) {
         decision->hold_until_us = request->now_us + judgement.hold_us;
+        decision->drops_who_leaves = judgement.hold_us > 0;
         return hold(limit, request, held, judgement.hold_us);
     }
     return charge_all(limit, request->now_us, 1) ? POLICY_ADMIT : POLICY_CLOSE;

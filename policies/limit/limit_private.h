@@ -74,7 +74,10 @@ struct limit_place {
     struct limit_rule *rule;
     int64_t cost;
     enum limit_place_state state;
-    bool counted;             /* as delayed */
+    bool counted;    /* as delayed */
+    bool moved;      /* QUEUED: the turn comes earlier than the request knows, … */
+    int64_t turn_us; /* … then */
+    LIST_ENTRY(limit_place) of_bucket;
     int64_t refused_until_us; /* REFUSED */
     int64_t grant_asked_us;   /* GRANTED: when Redis was asked, … */
     uint64_t grant_resets;    /* … and limit_remote.resets then */
@@ -153,8 +156,10 @@ uint32_t limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count, 
 bool limit_find_places(struct limit *limit, struct limit_held *held);
 /* The same, or a new one for the charges; the buckets are locked. NULL when memory is short. */
 struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void *holder);
-/* Stands behind those who wait for the bucket; it is locked. */
-void limit_queue(struct limit_place *place);
+/* Stands behind those who wait for the bucket, unless it does already; it is locked. */
+void limit_queue(struct limit_place *place, int64_t turn_us);
+/* Has those asked about again whose turn comes earlier, as others have left the queue; nothing is locked. */
+void limit_move_up(struct limit *limit, int64_t now_us);
 /* Gives up its places: nothing is locked. */
 void limit_leave_places(struct limit *limit, struct limit_held *held);
 void limit_end_hold(struct limit *limit, struct limit_held *held);

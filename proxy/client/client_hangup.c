@@ -4,7 +4,8 @@
  * A client whose requests are taken is read, so its end is seen as it is in Redis. One that waits is not always read:
  * its input is full, or its end was seen already and a reset may still come. Ten times a second the kernel is asked
  * about these. Nobody is closed who may still get replies: a writing half that was closed is no reason, as every
- * request that had come is carried out and answered, unless it waits behind one that Redis may keep for ever.
+ * request that had come is carried out and answered, unless it waits behind one that Redis may keep for ever, or for a
+ * policy.
  */
 #include "client/client_cluster_private.h"
 
@@ -34,9 +35,9 @@ void client_hung_up(struct client *client)
 {
     struct lane *lane = client->exclusive;
 
-    if (client->wait == CLIENT_WAIT_POLICY && client->dropped_if_gone) {
-        client_end(client, "it has gone while its request was held");
-        return;
+    if (client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_POLICY && client->dropped_if_gone) {
+        /* What it sent before is in Redis, and keeps its replies. */
+        client_finish(client);
     }
     if (client_redirect_holds(client)) {
         /* Nothing of it is in Redis, and it is still to be sent: seen again then. */

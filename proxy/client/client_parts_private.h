@@ -241,7 +241,7 @@ struct client {
 #define CLIENT_QUEUE_MARK ((size_t)1024 * 1024)
 /* Input above this stops reading from it. Bytes. */
 #define CLIENT_INPUT_MARK ((size_t)64 * 1024)
-/* The same behind a request that Redis may keep for ever. */
+/* The same behind a request that Redis may keep for ever, or that a policy drops with its client. */
 #define CLIENT_AHEAD_MARK ((size_t)1024 * 1024)
 /* A longer name is left to Redis, and its client keeps the lane that has it. */
 #define CLIENT_NAME_MAX ((size_t)200)

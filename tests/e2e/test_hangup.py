@@ -204,16 +204,26 @@ def test_much_behind_the_end_of_the_input(behind):
 
 
 @pytest.mark.parametrize("much", [b"", MUCH], ids=["little", "much"])
-def test_held_by_a_rule(behind, much):
+@pytest.mark.parametrize("vanish", VANISH)
+def test_held_by_a_rule(behind, vanish, much):
+    """What waits for its turn is dropped. What was sent before keeps its replies."""
     with behind.connect() as first:
         assert first("STRLEN", "k") == 0
     clients = [behind.connect() for _ in range(5)]
+    assert [client("PING") for client in clients] == [PONG] * 5
+    behind.redis.signal(signal.SIGSTOP)
     for client in clients:
-        client.send(encode("STRLEN", "k") + much)
+        client.send(encode("INCR", "n") + encode("STRLEN", "k") + much)
     wait_for(lambda: stats(behind.headgate, "policies")["policy_holds_total"] == "5", what="the clients to be held")
     for client in clients:
-        client.reset()
+        getattr(client, vanish)()
+    # It has seen the end by then.
+    stats(behind.headgate)
+    behind.redis.signal(signal.SIGCONT)
+    if vanish == "shutdown_write":
+        assert sorted(client.read_to_end() for client in clients) == [b":%d\r\n" % (n + 1) for n in range(5)]
     behind.await_gone()
+    assert behind.observer("GET", "n") == b"5"
 
 
 def test_while_redis_hangs(behind):
