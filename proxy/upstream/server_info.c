@@ -73,14 +73,14 @@ static void on_info(void *context, const redisReply *reply, const char *why)
 
 /* ---- scripts ---- */
 
-/* What Redis says of scripts. Errors that pass (it is loading, or busy) and lost calls say nothing. */
+/* What Redis says of scripts. Errors that pass say nothing: they have codes of their own (LOADING), or are those of a
+ * Headgate before Redis. Nor do lost calls. */
 static void tell_scripts(const struct server_info *server_info, const redisReply *reply, const char *why)
 {
     bool failed = reply == NULL || reply->type == REDIS_REPLY_ERROR;
     const char *error = error_of(reply, why);
-    bool refused = failed && reply != NULL &&
-                   (strncmp(error, "NOPERM", 6) == 0 || strncmp(error, "ERR unknown command", 19) == 0 ||
-                    strstr(error, "can't run this command") != NULL);
+    bool has_no_code = strncmp(error, "ERR ", 4) == 0 && strncmp(error, "ERR headgate: ", 14) != 0;
+    bool refused = failed && reply != NULL && (has_no_code || strncmp(error, "NOPERM ", 7) == 0);
 
     if (failed && !refused) {
         log_info("learn", "whether scripts work on this Redis was not found out: %s", error);
