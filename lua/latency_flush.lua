@@ -7,6 +7,8 @@
 --   …_for_errors_bytes  members errors, bytes_in and bytes_out
 -- A flush counts once: its number is kept, and a number that is not above the one kept is not counted again. A sidecar
 -- sends the next flush of an interface only when the one before it was answered, so they come in order.
+-- Of a minute that lost some of its keys, as to eviction, these stay away: with what comes later alone they would look
+-- whole.
 -- It writes all or nothing. What could fail is looked at first: the arguments, the types of the keys, the rights of the
 -- user. Redis being out of memory, read-only or unable to save fails the first write, which is the number's.
 -- Buckets are added by ZUNIONSTORE, which takes less time than a ZINCRBY for each. What it adds has to be a key: the
@@ -50,12 +52,14 @@ if not sound then
     return redis.error_reply('HEADGATE the arguments of a flush are not sound')
 end
 
+local is_there = {}
 for i, key in ipairs(KEYS) do
     local wanted = i == 1 and 'string' or 'zset'
     local found = redis.call('TYPE', key).ok
     if found ~= 'none' and found ~= wanted then
         return redis.error_reply('HEADGATE key ' .. key .. ' holds a ' .. found .. ', nothing was written')
     end
+    is_there[i] = found ~= 'none'
 end
 
 local may_not = redis.acl_check_cmd and
@@ -114,7 +118,14 @@ for i, figures in ipairs(minutes) do
         redis.call('ZADD', KEYS[1], unpack(figures, head + 1))
         redis.call('ZUNIONSTORE', hist, 2, hist, KEYS[1])
     end
+    local has_begun = false
     for at = first, first + keys_of_minute - 1 do
+        has_begun = has_begun or is_there[at]
+    end
+    for at = first, first + keys_of_minute - 1 do
+        if has_begun and not is_there[at] then
+            redis.call('DEL', KEYS[at])
+        end
         redis.call('EXPIRE', KEYS[at], ARGV[3])
     end
 end

@@ -9,8 +9,6 @@
 
 /* What a number takes at most, with the blank or NUL behind it. */
 #define NUMBER_SIZE 21
-/* The figures of a minute ahead of its buckets. */
-#define FIGURES 7
 
 /* ---- arguments ---- */
 
@@ -90,7 +88,7 @@ static void add_keys(struct latency_call *call, const struct latency_layout *lay
 
 static size_t figures_size(const struct latency_minute *minute)
 {
-    return (FIGURES + (size_t)minute->bucket_count * 2) * NUMBER_SIZE;
+    return (LATENCY_FIGURES + (size_t)minute->bucket_count * 2) * NUMBER_SIZE;
 }
 
 /* Writes digits and a blank; snprintf() takes ten times as long. */
@@ -112,14 +110,14 @@ static char *put_number(char *out, uint64_t number)
 
 static void add_figures(struct latency_call *call, const struct latency_minute *minute)
 {
-    const uint64_t figures[FIGURES] = {minute->max_us, minute->min_us,   minute->sum_us,   minute->count,
-                                       minute->errors, minute->bytes_in, minute->bytes_out};
+    const uint64_t figures[LATENCY_FIGURES] = {minute->max_us, minute->min_us,   minute->sum_us,   minute->count,
+                                               minute->errors, minute->bytes_in, minute->bytes_out};
     struct latency_minute_walk walk = {0};
     char *end = call->end;
     uint64_t count;
     int index;
 
-    for (size_t i = 0; i < FIGURES; i++) {
+    for (size_t i = 0; i < LATENCY_FIGURES; i++) {
         end = put_number(end, figures[i]);
     }
     while (latency_minute_next(minute, &walk, &index, &count)) {
@@ -192,31 +190,33 @@ bool latency_call_report(struct latency_call *call, const struct latency_layout 
 
 static bool is_report(const int64_t *integers, size_t count)
 {
-    bool sound = count >= FIGURES && count <= LATENCY_REPORT_INTEGERS_MAX && (count - FIGURES) % 2 == 0;
+    bool sound = count >= LATENCY_FIGURES && count <= LATENCY_REPORT_INTEGERS_MAX && (count - LATENCY_FIGURES) % 2 == 0;
 
     for (size_t i = 0; sound && i < count; i++) {
-        bool is_index = i >= FIGURES && (i - FIGURES) % 2 == 0;
-        sound = integers[i] >= 0 || is_index;
+        bool is_index = i >= LATENCY_FIGURES && (i - LATENCY_FIGURES) % 2 == 0;
+        sound = is_index || integers[i] >= (i < LATENCY_FIGURES ? -1 : 0);
     }
     return sound;
 }
 
 bool latency_report_read(const int64_t *integers, size_t count, struct latency_figures *figures)
 {
+    /* What is not known bounds nothing; and there are requests. */
+    uint64_t told[LATENCY_FIGURES] = {[LATENCY_COUNT] = 1, [LATENCY_MAX] = UINT64_MAX};
+
     if (!is_report(integers, count)) {
         return false;
     }
-    const struct latency_histogram head = {
-        .count = (uint64_t)integers[0],
-        .sum_us = (uint64_t)integers[1],
-        .min_us = (uint64_t)integers[2],
-        .max_us = (uint64_t)integers[3],
-    };
-    latency_histogram_merge(&figures->histogram, &head);
-    figures->errors += (uint64_t)integers[4];
-    figures->bytes_in += (uint64_t)integers[5];
-    figures->bytes_out += (uint64_t)integers[6];
-    for (size_t i = FIGURES; i < count; i += 2) {
+    for (size_t i = 0; i < LATENCY_FIGURES; i++) {
+        figures->unknown[i] |= integers[i] < 0;
+        told[i] = integers[i] < 0 ? told[i] : (uint64_t)integers[i];
+    }
+    latency_histogram_add(&figures->histogram, told[LATENCY_COUNT], told[LATENCY_SUM], told[LATENCY_MIN],
+                          told[LATENCY_MAX]);
+    figures->errors += told[LATENCY_ERRORS];
+    figures->bytes_in += told[LATENCY_IN];
+    figures->bytes_out += told[LATENCY_OUT];
+    for (size_t i = LATENCY_FIGURES; i < count; i += 2) {
         latency_histogram_add_bucket(&figures->histogram, integers[i], (uint64_t)integers[i + 1]);
     }
     return true;

@@ -102,7 +102,9 @@ static bool print_slices(const struct policy_script_reply *reply, FILE *out)
         return false;
     }
     for (size_t i = 0; i + 1 < reply->count; i += 2) {
-        fprintf(out, "time=%" PRId64 " count=%" PRId64 "\n", reply->integers[i], reply->integers[i + 1]);
+        fprintf(out, "time=%" PRId64, reply->integers[i]);
+        latency_print_figure(out, "count", reply->integers[i + 1] >= 0, 0, (double)reply->integers[i + 1]);
+        fputc('\n', out);
     }
     return true;
 }

@@ -74,33 +74,24 @@ double latency_index_midpoint(int index)
     return midpoint > greatest ? greatest : midpoint;
 }
 
+void latency_histogram_add(struct latency_histogram *histogram, uint64_t count, uint64_t sum_us, uint64_t min_us,
+                           uint64_t max_us)
+{
+    if (count > 0 && (min_us < histogram->min_us || histogram->count == 0)) {
+        histogram->min_us = min_us;
+    }
+    if (max_us > histogram->max_us) {
+        histogram->max_us = max_us;
+    }
+    histogram->count += count;
+    histogram->sum_us += sum_us;
+}
+
 void latency_histogram_record(struct latency_histogram *histogram, uint64_t us, uint64_t count)
 {
     assert(count > 0);
-    if (us < histogram->min_us || histogram->count == 0) {
-        histogram->min_us = us;
-    }
-    if (us > histogram->max_us) {
-        histogram->max_us = us;
-    }
-    histogram->count += count;
-    histogram->sum_us += us * count;
+    latency_histogram_add(histogram, count, us * count, us, us);
     histogram->buckets[latency_index(us) - LATENCY_INDEX_MIN] += count;
-}
-
-void latency_histogram_merge(struct latency_histogram *into, const struct latency_histogram *from)
-{
-    if (from->count > 0 && (into->count == 0 || from->min_us < into->min_us)) {
-        into->min_us = from->min_us;
-    }
-    if (from->max_us > into->max_us) {
-        into->max_us = from->max_us;
-    }
-    into->count += from->count;
-    into->sum_us += from->sum_us;
-    for (size_t i = 0; i < LATENCY_BUCKETS; i++) {
-        into->buckets[i] += from->buckets[i];
-    }
 }
 
 void latency_histogram_add_bucket(struct latency_histogram *histogram, int64_t index, uint64_t count)

@@ -92,14 +92,7 @@ void latency_minute_add_to(const struct latency_minute *minute, struct latency_f
     uint64_t count;
     int index;
 
-    if (minute->count > 0 && (histogram->count == 0 || minute->min_us < histogram->min_us)) {
-        histogram->min_us = minute->min_us;
-    }
-    if (minute->max_us > histogram->max_us) {
-        histogram->max_us = minute->max_us;
-    }
-    histogram->count += minute->count;
-    histogram->sum_us += minute->sum_us;
+    latency_histogram_add(histogram, minute->count, minute->sum_us, minute->min_us, minute->max_us);
     while (latency_minute_next(minute, &walk, &index, &count)) {
         latency_histogram_add_bucket(histogram, index, count);
     }

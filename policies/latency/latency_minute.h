@@ -10,12 +10,16 @@
 
 #define LATENCY_US_PER_MINUTE INT64_C(60000000)
 
-/* All zero: nothing was recorded. 4,800 bytes. */
+/* The figures of a minute ahead of its buckets, in the order of a report. */
+enum { LATENCY_COUNT, LATENCY_SUM, LATENCY_MIN, LATENCY_MAX, LATENCY_ERRORS, LATENCY_IN, LATENCY_OUT, LATENCY_FIGURES };
+
+/* All zero: nothing was recorded. 4,808 bytes. */
 struct latency_figures {
     struct latency_histogram histogram;
     uint64_t errors;
     uint64_t bytes_in;
     uint64_t bytes_out;
+    bool unknown[LATENCY_FIGURES]; /* of a report: what Redis does not hold, or not whole */
 };
 
 /* One request, or several that took equally long. */

@@ -363,7 +363,9 @@ enum policy_answer latency_verb_events(void *instance, size_t count, const struc
 
 /* ---- latency_verbs.c ---- */
 
-/* " count=…" and all that follows, in one line with its end. seconds: over how many; 0: no rate is told. */
+/* " name=…", a number or "unknown". */
+void latency_print_figure(FILE *out, const char *name, bool is_known, int decimals, double figure);
+/* " count=…" and all that follows, a line. seconds: over how many; 0: no rate is told; -1: it is not known. */
 void latency_print_figures(const struct latency_figures *figures, double seconds, FILE *out);
 void latency_answer_error(struct latency *latency, struct admin_query *admin_query, const char *text);
 void latency_verb_latency(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);

@@ -77,22 +77,21 @@ static void fail(struct latency_report *report, const char *error)
 
 /* ---- lines ---- */
 
-/* How much of the minutes from first to last has passed. */
+/* How much of the minutes from first to last has passed; -1: they are to come, as after the clock was set back. */
 static double seconds_of(const struct latency_report *report, int64_t first, int64_t last)
 {
     int64_t begin = first * SECONDS_PER_MINUTE, end = (last + 1) * SECONDS_PER_MINUTE;
 
     end = end < report->now_s ? end : report->now_s;
-    return end > begin ? (double)(end - begin) : 1;
+    return end > begin ? (double)(end - begin) : end == begin ? 1 : -1;
 }
 
 static void print_line(struct latency_report *report, int64_t first, int64_t last)
 {
     const char *name = report->names[report->name].text;
     char time[LATENCY_TIME_SIZE];
-    bool is_empty = report->figures.histogram.count == 0;
 
-    if (!is_empty || (!report->of_all && !report->by_minute)) {
+    if (report->figures.histogram.count > 0 || (!report->of_all && !report->by_minute)) {
         latency_time_write(first * SECONDS_PER_MINUTE, time);
         fprintf(report->text.out, "interface=%s from=%s minutes=%" PRId64, name, time, last - first + 1);
         latency_print_figures(&report->figures, seconds_of(report, first, last), report->text.out);
@@ -185,19 +184,13 @@ static void answered(void *context, const struct policy_script_reply *reply)
     }
 }
 
-static void run(struct latency_report *report, const char *script, const struct slice *arguments, size_t argument_count,
-                size_t key_count)
-{
-    latency_run(report->latency, script, arguments, argument_count, key_count, answered, report);
-}
-
 static void ask_names(struct latency_report *report)
 {
     char key[LATENCY_KEY_SIZE];
     int length = snprintf(key, sizeof key, LATENCY_LIST_KEY, report->latency->settings.prefix);
     const struct slice arguments[] = {{key, (size_t)length}, slice_of(NAMES_MAX)};
 
-    run(report, "latency_listed", arguments, 2, 1);
+    latency_run(report->latency, "latency_listed", arguments, 2, 1, answered, report);
 }
 
 static void ask_minutes(struct latency_report *report)
@@ -213,7 +206,8 @@ static void ask_minutes(struct latency_report *report)
         report->has_answered = true;
         return;
     }
-    run(report, "latency_report", report->call.arguments, report->call.argument_count, report->call.key_count);
+    latency_run(report->latency, "latency_report", report->call.arguments, report->call.argument_count,
+                report->call.key_count, answered, report);
 }
 
 /* Redis is not kept busy for nobody. */

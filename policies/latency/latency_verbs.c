@@ -17,9 +17,13 @@ static const char is_off[] = "requests are not measured; see [latency] enabled";
 
 /* ---- figures ---- */
 
-static double ms(double us)
+void latency_print_figure(FILE *out, const char *name, bool is_known, int decimals, double figure)
 {
-    return us / 1000;
+    if (is_known) {
+        fprintf(out, " %s=%.*f", name, decimals, figure);
+    } else {
+        fprintf(out, " %s=unknown", name);
+    }
 }
 
 void latency_print_figures(const struct latency_figures *figures, double seconds, FILE *out)
@@ -29,17 +33,28 @@ void latency_print_figures(const struct latency_figures *figures, double seconds
         double part;
     } quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}};
     const struct latency_histogram *histogram = &figures->histogram;
+    const bool *unknown = figures->unknown;
+    bool has_count = !unknown[LATENCY_COUNT];
+    uint64_t in_buckets = 0;
 
-    fprintf(out, " count=%" PRIu64, histogram->count);
-    if (seconds > 0) {
-        fprintf(out, " rate=%.3f", (double)histogram->count / seconds);
+    for (size_t i = 0; i < LATENCY_BUCKETS; i++) {
+        in_buckets += histogram->buckets[i];
     }
-    fprintf(out, " errors=%" PRIu64 " min=%.3f mean=%.3f max=%.3f", figures->errors, ms((double)histogram->min_us),
-            ms(latency_histogram_mean(histogram)), ms((double)histogram->max_us));
+    latency_print_figure(out, "count", has_count, 0, (double)histogram->count);
+    if (seconds != 0) {
+        latency_print_figure(out, "rate", has_count && seconds > 0, 3, (double)histogram->count / seconds);
+    }
+    latency_print_figure(out, "errors", !unknown[LATENCY_ERRORS], 0, (double)figures->errors);
+    latency_print_figure(out, "min", !unknown[LATENCY_MIN], 3, (double)histogram->min_us / 1000);
+    latency_print_figure(out, "mean", has_count && !unknown[LATENCY_SUM], 3, latency_histogram_mean(histogram) / 1000);
+    latency_print_figure(out, "max", !unknown[LATENCY_MAX], 3, (double)histogram->max_us / 1000);
     for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++) {
-        fprintf(out, " %s=%.3f", quantiles[i].name, ms(latency_histogram_quantile(histogram, quantiles[i].part)));
+        latency_print_figure(out, quantiles[i].name, has_count && in_buckets == histogram->count, 3,
+                             latency_histogram_quantile(histogram, quantiles[i].part) / 1000);
     }
-    fprintf(out, " bytes_in=%" PRIu64 " bytes_out=%" PRIu64 "\n", figures->bytes_in, figures->bytes_out);
+    latency_print_figure(out, "bytes_in", !unknown[LATENCY_IN], 0, (double)figures->bytes_in);
+    latency_print_figure(out, "bytes_out", !unknown[LATENCY_OUT], 0, (double)figures->bytes_out);
+    fputc('\n', out);
 }
 
 /* ---- LATENCY ---- */

@@ -146,6 +146,7 @@ def test_minutes_that_are_asked_for(redis, make_headgate):
         assert int(line["minutes"]) == greatest - least + 1
         assert (float(line["min"]), float(line["max"])) == (found[0], found[-1])
         assert float(line["mean"]) == pytest.approx(sum(n * n for n in found) / sum(found), abs=0.001)
+        assert (line["p99"], line["errors"]) == ("unknown", "unknown"), "which the other writer has not left"
         assert [int(line["count"]) for line in report(least, greatest, "BY", "minute")] == list(found)
         dates = [time.strftime("%Y-%m-%dT%H:%M", time.gmtime((first + n) * 60)) for n in (least, greatest)]
         assert ask(headgate, "REPORT", "theirs", "FROM", dates[0], "TO", dates[1])[0]["count"] == line["count"]

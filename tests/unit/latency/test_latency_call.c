@@ -129,19 +129,6 @@ Test(latency_call, tells_what_becomes_of_a_flush)
                  LATENCY_FLUSH_NEVER);
 }
 
-Test(latency_call, asks_for_a_report)
-{
-    struct latency_call call = {0};
-
-    cr_assert_eq(LATENCY_REPORT_MINUTES, 12);
-    cr_assert(latency_call_report(&call, &layout, "get", 99, LATENCY_REPORT_MINUTES));
-    cr_assert_eq(call.key_count, 60);
-    cr_assert_eq(call.argument_count, 60);
-    assert_argument(&call, 0, "statistics_get_99_for_max");
-    assert_argument(&call, 59, "statistics_get_110_for_errors_bytes");
-    latency_call_clear(&call);
-}
-
 Test(latency_call, reads_a_report)
 {
     static struct latency_figures figures;
@@ -165,7 +152,7 @@ Test(latency_call, reads_a_report)
 
 Test(latency_call, refuses_what_is_no_report)
 {
-    static struct latency_figures figures, none;
+    static struct latency_figures figures, none, unknown;
     static int64_t integers[LATENCY_REPORT_INTEGERS_MAX + 2];
 
     cr_assert_not(latency_report_read(integers, 0, &figures));
@@ -176,6 +163,8 @@ Test(latency_call, refuses_what_is_no_report)
     for (size_t i = 0; i < 9; i++) {
         const int64_t was = integers[i];
         integers[i] = -1;
+        cr_assert_eq(latency_report_read(integers, 9, &unknown), i <= 7, "%zu: what is not known is -1", i);
+        integers[i] = i < 7 ? -2 : -1;
         cr_assert_eq(latency_report_read(integers, 9, &figures), i == 7, "%zu", i);
         integers[i] = was;
     }
