@@ -88,7 +88,8 @@ local function add(hash, precision)
     end
 end
 
--- Slices that have not begun were filled before the clock was set back; they would never be the oldest.
+-- Slices that have not begun were filled before the clock was set back; they would never be the oldest. As long as there
+-- is room they stay: the same times come again, and what fell into them is added to.
 local function forget_old(hash)
     local over = redis.call('HLEN', hash) - samples
     if over <= 0 then

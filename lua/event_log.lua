@@ -7,8 +7,9 @@
 -- A message that came several times at once is one line of the list, "… message (3 times)", and counts as often as it
 -- came. The sorted set is cut, too: at so many messages, those that came least go.
 -- The time is Redis' own, in UTC, so that all sidecars change the hour together; what happened is given by its age. The
--- line has the time at which it happened (last); it counts in the hour in which it is told. A clock that is set back
--- changes nothing: the hour in :start goes on until it is over.
+-- line has the time at which it happened (last); it counts in the hour in which it is told. When the clock is set back,
+-- the hour that had begun becomes the one before, as at any other change of the hour; and if the one before comes
+-- again, it goes on.
 -- A call counts once: its number is kept, as in lua/latency_flush.lua. It writes all or nothing: types of keys and rights
 -- of the user are looked at first, and the first write is the number's.
 -- KEYS: the number of this sidecar's last call for the name and severity (no other sidecar writes it), recent, common,
@@ -97,18 +98,26 @@ end
 
 local _, this_hour = text_of(now)
 
--- Texts of this form are in the order of their hours.
-local started = redis.call('GET', start)
-if started and started < this_hour then
-    if redis.call('EXISTS', common) == 1 then
-        redis.call('RENAME', common, common_last)
+local function move(from, to)
+    if redis.call('EXISTS', from) == 1 then
+        redis.call('RENAME', from, to)
     else
-        redis.call('DEL', common_last)
+        redis.call('DEL', to)
     end
-    redis.call('RENAME', start, previous_start)
-    started = false
 end
-if not started then
+
+-- The number's key holds, for as long as this takes, what goes on.
+if redis.call('GET', start) ~= this_hour then
+    local goes_on = redis.call('GET', previous_start) == this_hour
+    if goes_on then
+        move(common_last, last_number)
+    end
+    move(common, common_last)
+    move(start, previous_start)
+    if goes_on then
+        move(last_number, common)
+        redis.call('SET', last_number, ARGV[1], 'EX', ARGV[2])
+    end
     redis.call('SET', start, this_hour)
 end
 

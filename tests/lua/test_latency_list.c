@@ -58,6 +58,11 @@ Test(latency_list, gives_those_that_were_named_last)
 {
     tell(ask("ZADD s_interfaces 1 a 3 c 2 b"));
     assert_listed(2, "b c");
+    /* Before the clock was set back; that is no time to come. */
+    tell(ask("ZADD s_interfaces 99999999999 d inf e"));
+    cr_assert_eq(integer_of(ask("EVALSHA %s 1 s_interfaces 100 get", adding())), 3);
+    cr_assert_eq(integer_of(ask("ZCOUNT s_interfaces 99999999999 +inf")), 0);
+    assert_listed(3, "d e get");
 }
 
 Test(latency_list, harms_nothing_that_is_in_the_way)
