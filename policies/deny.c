@@ -264,7 +264,11 @@ static enum policy_verdict deny_request(void *instance, const struct policy_requ
             observed++;
         }
     }
-    policy_count(&deny->counters[DENY_OBSERVED], observed);
+    /* A request that is held is asked about again after a reload: the ticket is what was counted of it. */
+    if (observed > *request->ticket) {
+        policy_count(&deny->counters[DENY_OBSERVED], observed - *request->ticket);
+        *request->ticket = observed;
+    }
     return verdict;
 }
 

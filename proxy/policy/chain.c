@@ -55,6 +55,7 @@ static void add_pieces(struct chain *chain, const struct policy *policy, void *i
 
     if (policy->gate != NULL) {
         chain->following |= policy->gate->on_step != NULL ? UINT32_C(1) << chain->gate_count : 0;
+        chain->keeping |= policy->gate->on_reply != NULL ? UINT32_C(1) << chain->gate_count : 0;
         chain->ignoring |= policy->gate->ignores_clients ? UINT32_C(1) << chain->gate_count : 0;
         chain->gates[chain->gate_count++] = (struct chain_gate){policy->gate, instance, place};
     }
@@ -125,6 +126,7 @@ bool chain_reload(struct chain *chain, const struct conf_rule *rules)
             whole = chain->list[n]->reload(chain->instances[n], rules) && whole;
         }
     }
+    chain->reloads++;
     compile_interests(chain);
     return whole;
 }

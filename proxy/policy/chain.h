@@ -79,7 +79,7 @@ const struct chain_interest *chain_glance(const struct chain *chain, const struc
 /*
  * Asks the policies; the verdict is never ADMIT. *record is NULL for a new request; it is set when a policy passed or
  * holds it, and then has to be given to chain_end() when the request has ended. After HOLD and WHOLE the same record is
- * given again: nobody is asked twice who has decided.
+ * given again: nobody is asked twice who has decided, unless there was a reload, see struct policy_gate.
  */
 enum policy_verdict chain_ask(struct chain *chain, struct policy_request *request, struct policy_decision *decision,
                               struct chain_record **record);

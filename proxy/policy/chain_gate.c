@@ -8,9 +8,11 @@ struct chain_record {
     const struct command *command;
     int64_t received_us;
     uint32_t asked;   /* bit n: gate n has seen it: its ticket is set */
+    uint32_t decided; /* bit n: gate n has let it through */
     uint32_t passed;  /* bit n: gate n passed it and is owed an on_reply */
-    uint32_t holding; /* 1 + the gate that holds it, or waits for more of it; 0: none does */
+    uint32_t holding; /* bit n: gate n held it, or waits for more of it, and was not asked again */
     uint32_t holds;
+    uint32_t reloads; /* of the chain, by which it was asked about */
     uint64_t tickets[POLICIES_MAX];
 };
 
@@ -34,9 +36,11 @@ static struct chain_record *record_take(struct chain *chain, const struct policy
         record->command = request->command;
         record->received_us = request->received_us;
         record->asked = 0;
+        record->decided = 0;
         record->passed = 0;
         record->holding = 0;
         record->holds = 0;
+        record->reloads = chain->reloads;
     }
     return record;
 }
@@ -249,34 +253,31 @@ static enum policy_verdict ask_gate(struct chain *chain, size_t n, struct policy
         record->tickets[n] = 0;
     }
     request->ticket = &record->tickets[n];
+    record->holding &= ~bit;
     attach(gate, request);
     enum policy_verdict verdict = gate->hooks->on_request(gate->instance, request, decision);
     assert(verdict != POLICY_WHOLE || request->partial);
     if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
-        record->holding = (uint32_t)n + 1;
+        record->holding |= bit;
         record->holds += verdict == POLICY_HOLD;
     }
     if (verdict == POLICY_CLOSE || (verdict == POLICY_REPLY && decision->rule != NULL)) {
         tell_refusal(chain, gate, request->command, decision->rule);
     }
-    if (verdict == POLICY_PASS && gate->hooks->on_reply != NULL) {
-        record->passed |= bit;
-    }
+    record->decided |= verdict == POLICY_PASS || verdict == POLICY_ADMIT ? bit : 0;
+    record->passed |= verdict == POLICY_PASS ? bit & chain->keeping : 0;
     return verdict;
 }
 
 static enum policy_verdict ask_all(struct chain *chain, struct policy_request *request,
                                    struct policy_decision *decision, struct chain_record *record)
 {
-    uint32_t left = chain_interest(chain, request->command)->wanted;
-
-    if (record->holding > 0) {
-        /* Who held it is owed another word, even if a reload has made it lose interest in such commands. Those before
-         * it have decided. */
-        uint32_t holder = UINT32_C(1) << (record->holding - 1);
-        left = (left & ~(holder - 1)) | holder;
-        record->holding = 0;
+    if (record->reloads != chain->reloads) {
+        record->reloads = chain->reloads;
+        record->decided &= chain->keeping;
     }
+    /* Who held it is owed another word, even if a reload has made it lose interest in such commands. */
+    uint32_t left = (chain_interest(chain, request->command)->wanted & ~record->decided) | record->holding;
     for (; left != 0; left &= left - 1) {
         size_t n = (size_t)__builtin_ctz(left);
         enum policy_verdict verdict = ask_gate(chain, n, request, decision, record);
@@ -323,7 +324,7 @@ void chain_end(struct chain *chain, struct chain_record *record, const struct po
     if (record == NULL) {
         return;
     }
-    uint32_t owed = record->passed | (record->holding > 0 ? UINT32_C(1) << (record->holding - 1) : 0);
+    uint32_t owed = record->passed | record->holding;
     struct policy_reply reply = {
         .client = client,
         .command = record->command,

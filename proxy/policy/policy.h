@@ -432,6 +432,8 @@ struct policy_start {
  *              ─► CLOSE (the client is closed; no on_reply for this gate)
  *
  * Every request that a gate passed, or held or wanted whole and was not asked about again, gets exactly one on_reply.
+ * After a reload a request that is held, or comes whole, is put anew to gates without on_reply that let it through: with
+ * the same ticket, so that nothing is counted twice. Those with on_reply have decided.
  */
 struct policy_gate {
     /* Whether it wants to be asked about a command (NULL: one that Headgate does not know), under the rules that the

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from harness.admin import stats
 from harness.identity import named
 from harness.limits import admitted, await_holds, await_tracked, counter, funnel, rule, spend
-from harness.resp import encode, wait_for
+from harness.resp import Error, encode, wait_for
 from harness.rules import check_file, reload
 from harness.servers import BINARY
 
@@ -97,16 +98,23 @@ def test_a_faulty_file_changes_nothing(make):
     assert spend(client) == 2
 
 
-def test_a_rule_goes_while_a_request_is_held(make):
-    """It is served with what waits behind it, soon or when its time has come."""
-    headgate = make(funnel(per="all", capacity=1, leak="1/2s", action="delay", max_delay="10m"))
+SLOW = funnel(per="all", capacity=1, leak="1/2s", action="delay", max_delay="10m")
+REFUSED = Error(b"DENIED x: incr is not allowed")
+
+
+@pytest.mark.parametrize(("after", "reply"), [("", 2), (SLOW + "[deny:x]\ncommands = incr\n", REFUSED)])
+def test_a_rule_goes_or_comes_while_a_request_is_held(make, after, reply):
+    """It is served with what waits behind it, soon or when its time has come; or refused. It is counted once."""
+    seen = "[deny:seen]\ncommands = incr\naction = observe\n"
+    headgate = make(seen + SLOW)
     first, held = headgate.connect(), headgate.connect()
     assert first("INCR", "n") == 1
     held.send(encode("INCR", "n") + encode("ECHO", "behind"))
     await_holds(headgate, 1)
-    reload(headgate, "", first)
-    assert held.read_many(2) == [2, b"behind"]
-    assert first("INCR", "n") == 3
+    reload(headgate, seen + after, first)
+    assert held.read_many(2) == [reply, b"behind"]
+    assert first("GET", "n") == (b"1" if after else b"2")
+    assert stats(headgate, "deny")["deny_observed_total"] == "2"
 
 
 def test_a_rule_that_is_gone_holds_nobody(make):
