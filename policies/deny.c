@@ -206,26 +206,26 @@ static bool deny_wants(void *instance, const struct command *command)
     return false;
 }
 
-enum deny_match { DENY_NO, DENY_YES, DENY_OPEN /* not known before more of the request has come */ };
-
-static enum deny_match match_size(const struct deny_rule *rule, const struct policy_request *request)
+static enum match_answer match_size(const struct deny_rule *rule, const struct policy_request *request)
 {
     uint64_t bytes;
     bool is_all = match_request_bytes(request, &bytes);
 
     if (rule->max_bytes == 0 || bytes > rule->max_bytes) {
-        return DENY_YES;
+        return MATCH_YES;
     }
-    return is_all ? DENY_NO : DENY_OPEN;
+    return is_all ? MATCH_NO : MATCH_OPEN;
 }
 
-static enum deny_match match(const struct deny_rule *rule, const struct policy_request *request)
+static enum match_answer match(const struct deny_rule *rule, const struct policy_request *request)
 {
-    enum deny_match size = match_size(rule, request);
-    bool is_meant = size != DENY_NO && match_requests_is(&rule->requests, request) &&
-                    !match_clients_is(rule->except, request->client);
+    enum match_answer size = match_size(rule, request);
+    enum match_answer asked = size != MATCH_NO ? match_requests_is(&rule->requests, request) : MATCH_NO;
 
-    return is_meant ? size : DENY_NO;
+    if (asked == MATCH_NO || match_clients_is(rule->except, request->client)) {
+        return MATCH_NO;
+    }
+    return asked == MATCH_OPEN ? asked : size;
 }
 
 /* What a client may see in an error: its own command's name, made harmless. */
@@ -250,17 +250,17 @@ static enum policy_verdict deny_request(void *instance, const struct policy_requ
 
     for (size_t i = 0; i < deny->count && verdict == POLICY_PASS; i++) {
         const struct deny_rule *rule = &deny->rules[i];
-        enum deny_match matches = match(rule, request);
-        if (matches == DENY_OPEN) {
+        enum match_answer matches = match(rule, request);
+        if (matches == MATCH_OPEN) {
             /* Nothing is counted yet: all rules are asked again. */
             return POLICY_WHOLE;
         }
-        if (matches == DENY_YES && rule->action == DENY_REJECT) {
+        if (matches == MATCH_YES && rule->action == DENY_REJECT) {
             policy_count(&deny->counters[DENY_REJECTED], 1);
             write_refusal(rule, request, decision);
             decision->rule = rule->name;
             verdict = POLICY_REPLY;
-        } else if (matches == DENY_YES) {
+        } else if (matches == MATCH_YES) {
             observed++;
         }
     }

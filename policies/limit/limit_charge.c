@@ -92,6 +92,10 @@ static int64_t cost_in_bytes(const struct policy_request *request, bool *is_open
     return (int64_t)bytes;
 }
 
+/* So many different keys, and twice as many at most, are kept apart for one request by a global rule: each takes some
+ * KiB until Redis has answered. A local one has as many buckets as it tracks. */
+#define CHARGES_MAX ((size_t)32 * 1024)
+
 /* The keys of a request as a rule sees them. */
 struct key_search {
     struct limit *limit;
@@ -99,50 +103,12 @@ struct key_search {
     int64_t now_us;
     int64_t cost; /* of each bucket, unless keys are counted */
     bool is_cost_open;
-    int64_t found;      /* keys that are meant */
-    bool out_of_memory; /* the search was ended by it */
-    size_t name_length; /* of the client's part of the name */
+    int64_t found;          /* keys that are meant */
+    size_t first, merge_at; /* charges: the first of the rule, and with how many in all they are merged */
+    bool out_of_memory;     /* the search was ended by it */
+    size_t name_length;     /* of the client's part of the name */
     char name[LIMIT_BUCKET_MAX];
 };
-
-/* False when memory is short. */
-static bool charge_part(struct key_search *search, struct slice counted)
-{
-    size_t length = limit_name_key(search->name, search->name_length, counted);
-    struct limit_bucket *bucket =
-        pin_bucket(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
-    struct limit_charge charge = {.rule = search->rule,
-                                  .bucket = bucket,
-                                  .cost = search->cost,
-                                  .is_cost_open = search->is_cost_open,
-                                  .pinned = true};
-    search->found++;
-    if (bucket == NULL || !add_charge(search->limit, charge)) {
-        search->out_of_memory = true;
-        if (bucket != NULL) {
-            limit_bucket_unpin(search->limit->share, bucket);
-        }
-    }
-    return !search->out_of_memory;
-}
-
-static bool charge_key(void *context, struct slice key, uint32_t argument_index)
-{
-    struct key_search *search = context;
-    struct slice counted;
-
-    (void)argument_index;
-    return !match_keys_part(search->rule->keys, key, &counted) || charge_part(search, counted);
-}
-
-static bool count_key(void *context, struct slice key, uint32_t argument_index)
-{
-    struct key_search *search = context;
-
-    (void)argument_index;
-    search->found += match_keys_is(search->rule->keys, key);
-    return true;
-}
 
 static int by_bucket(const void *left, const void *right)
 {
@@ -168,6 +134,51 @@ static void merge_charges(struct limit *limit, size_t first, bool add)
         }
     }
     limit->charge_count = kept + 1;
+}
+
+/* False when memory is short. */
+static bool charge_part(struct key_search *search, struct slice counted)
+{
+    size_t length = limit_name_key(search->name, search->name_length, counted);
+    struct limit_bucket *bucket =
+        pin_bucket(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
+    struct limit_charge charge = {.rule = search->rule,
+                                  .bucket = bucket,
+                                  .cost = search->cost,
+                                  .is_cost_open = search->is_cost_open,
+                                  .pinned = true};
+    search->found++;
+    if (bucket == NULL || !add_charge(search->limit, charge)) {
+        search->out_of_memory = true;
+        if (bucket != NULL) {
+            limit_bucket_unpin(search->limit->share, bucket);
+        }
+    }
+    if (search->limit->charge_count == search->merge_at) {
+        merge_charges(search->limit, search->first, search->rule->cost == LIMIT_COST_KEYS);
+        search->out_of_memory =
+            search->rule->scope == LIMIT_GLOBAL && search->limit->charge_count > search->first + CHARGES_MAX;
+        search->merge_at = search->first + 2 * (search->limit->charge_count - search->first) + 1024;
+    }
+    return !search->out_of_memory;
+}
+
+static bool charge_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+    struct slice counted;
+
+    (void)argument_index;
+    return !match_keys_part(search->rule->keys, key, &counted) || charge_part(search, counted);
+}
+
+static bool count_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+
+    (void)argument_index;
+    search->found += match_keys_is(search->rule->keys, key);
+    return true;
 }
 
 /* Whole users share one limit then, which nobody has asked for: it is said once. */
@@ -206,35 +217,53 @@ static size_t name_client(struct limit *limit, const struct limit_rule *rule, co
 /* False when memory is short. */
 static bool charge_keys(struct limit *limit, struct limit_rule *rule, const struct policy_request *request)
 {
-    static const struct slice unseen = {"(in a long request)", 19};
     struct key_search search = {.limit = limit, .rule = rule, .now_us = request->now_us, .cost = 1};
-    size_t first = limit->charge_count;
 
+    search.first = limit->charge_count;
+    search.merge_at = search.first + 1024;
     if (rule->cost == LIMIT_COST_BYTES) {
         search.cost = cost_in_bytes(request, &search.is_cost_open);
     }
     bool settled;
     search.name_length = name_client(limit, rule, request, search.name, &settled);
-    if (!match_visit_keys(request, charge_key, &search)) {
-        (void)charge_part(&search, unseen);
-    }
-    if (limit->charge_count > first + 1) {
-        merge_charges(limit, first, rule->cost == LIMIT_COST_KEYS);
+    limit->awaits_keys = !match_visit_keys(request, charge_key, &search) || limit->awaits_keys;
+    if (limit->charge_count > search.first + 1) {
+        merge_charges(limit, search.first, rule->cost == LIMIT_COST_KEYS);
     }
     return !search.out_of_memory;
 }
 
-/* What the request costs by the rule; 0: the rule does not mean it. *is_open: it may be more in the end. */
-static int64_t cost_of(struct limit_rule *rule, const struct policy_request *request, bool *is_open)
+/* How many keys a long request has, if its head tells; 0: it does not. */
+static int64_t keys_announced(const struct policy_request *request)
+{
+    const struct command *command = request->command;
+
+    if (command == NULL || command->keys != COMMAND_KEYS_RANGE || command->first_key == 0) {
+        return 0;
+    }
+    int64_t last = command->last_key + (command->last_key < 0 ? (int64_t)request->argument_count : 0);
+    return last < command->first_key ? 0 : (last - command->first_key) / command->key_step + 1;
+}
+
+/* What the request costs by the rule; 0: the rule does not mean it. *is_open: it may be more in the end; and if that is
+ * because of its keys, limit->awaits_keys is set. */
+static int64_t cost_of(struct limit *limit, struct limit_rule *rule, const struct policy_request *request,
+                       bool *is_open)
 {
     struct key_search search = {.rule = rule};
 
     *is_open = false;
     if (rule->cost == LIMIT_COST_KEYS) {
-        /* A key that is not seen is still one. */
-        return match_visit_keys(request, count_key, &search) ? search.found : 1;
+        int64_t announced = request->partial && match_keys_all(rule->keys) ? keys_announced(request) : 0;
+        if (announced > 0 && (request->command->categories & CATEGORY_PUBSUB) == 0) {
+            return announced;
+        }
+        limit->awaits_keys = !match_visit_keys(request, count_key, &search) || limit->awaits_keys;
+        return search.found;
     }
-    if (!match_keys_any(rule->keys, request)) {
+    enum match_answer answer = match_keys_any(rule->keys, request);
+    limit->awaits_keys = limit->awaits_keys || answer == MATCH_OPEN;
+    if (answer != MATCH_YES) {
         return 0;
     }
     return rule->cost == LIMIT_COST_BYTES ? cost_in_bytes(request, is_open) : 1;
@@ -246,7 +275,7 @@ static bool charge_client(struct limit *limit, struct limit_rule *rule, struct l
 {
     struct limit_charge charge = {.rule = rule, .bucket = seat->bucket};
 
-    charge.cost = cost_of(rule, request, &charge.is_cost_open);
+    charge.cost = cost_of(limit, rule, request, &charge.is_cost_open);
     if (charge.cost > 0 && charge.bucket == NULL) {
         char name[LIMIT_BUCKET_MAX];
         bool settled;
@@ -308,6 +337,7 @@ void limit_drop_charges(struct limit *limit)
         }
     }
     limit->charge_count = 0;
+    limit->awaits_keys = false;
 }
 
 static limit_locks locks_of_charges(const struct limit *limit)

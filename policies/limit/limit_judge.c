@@ -230,7 +230,7 @@ static enum policy_verdict hold(struct limit *limit, const struct policy_request
  * for good. */
 static bool is_cost_open(const struct limit *limit)
 {
-    bool is_open = false;
+    bool is_open = limit->awaits_keys;
 
     for (size_t i = 0; i < limit->charge_count; i++) {
         const struct limit_charge *charge = &limit->charges[i];

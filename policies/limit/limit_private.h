@@ -113,6 +113,7 @@ struct limit {
     struct limit_charge *charges;
     size_t charge_count;
     size_t charge_room;
+    bool awaits_keys;              /* it may have more of them: not all of it has come */
     LIST_HEAD(, limit_call) calls; /* scripts under way, and those that will be sent behind them */
     struct table gathering;        /* those of the calls that gather, by bucket */
     bool is_known[2];              /* by algorithm: Redis has answered a question, and so has its script */

@@ -38,6 +38,8 @@ bool match_commands_have_keys(const struct match_commands *commands);
 
 struct match_keys;
 
+enum match_answer { MATCH_NO, MATCH_YES, MATCH_OPEN /* not known before more of a partial request has come */ };
+
 struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
 void match_keys_free(struct match_keys *keys);
 /* Whether all requests match, so that their keys need not be looked for. */
@@ -60,11 +62,11 @@ bool match_keys_part(const struct match_keys *keys, struct slice key, struct sli
  * pattern begin and end. */
 bool match_keys_may_be(const struct match_keys *keys, const struct command_key_pattern *pattern);
 /*
- * Whether any key of the request matches. Who is not to touch certain keys could otherwise hide them, so what is not
- * seen for sure counts as one that does: a key that the frame of a partial request does not show, a pattern of SORT
- * that may become such a key, and any argument of a command that Headgate does not know.
+ * Whether any key of the request matches. Who is not to touch certain keys could otherwise hide them, so what may be
+ * one counts as one: a pattern of SORT that may become such a key, and any argument of a command that Headgate does not
+ * know.
  */
-bool match_keys_any(const struct match_keys *keys, const struct policy_request *request);
+enum match_answer match_keys_any(const struct match_keys *keys, const struct policy_request *request);
 
 /* Calls visit for the keys of the request that are named in it, until it returns false. Those of commands that Headgate
  * does not know are not. False: it is partial and may have others. */
@@ -86,7 +88,7 @@ struct match_requests {
 const char *match_requests_compile(struct match_requests *requests, const char *commands, const char *keys,
                                    char problem[CONF_PROBLEM_MAX], const char **expected);
 void match_requests_clear(struct match_requests *requests);
-bool match_requests_is(const struct match_requests *requests, const struct policy_request *request);
+enum match_answer match_requests_is(const struct match_requests *requests, const struct policy_request *request);
 
 /* Whether a rule before this one, of its section, takes all that this one means (as covers() says), so that it never
  * applies; problem says so. */

@@ -280,33 +280,20 @@ bool match_keys_may_be(const struct match_keys *keys, const struct command_key_p
 
 /* ---- the keys of a request ---- */
 
-/* The argument behind the name, if it came whole; else an empty slice. */
-static struct slice second_argument(const struct policy_request *request)
-{
-    const struct resp_argument *second = &request->framed->arguments[1];
-
-    if (resp_command_arguments_seen(request->framed) < 2) {
-        return (struct slice){0};
-    }
-    return (struct slice){request->frame.data + second->offset, (size_t)second->length};
-}
-
-/* Of a request whose end has not come: its key is seen only if it is the first argument and the only key. */
+/* Of a request whose end has not come: those that are there, where a beginning tells which these are. */
 static bool visit_partial(const struct policy_request *request, const struct command *command,
                           command_key_visitor *visit, void *context)
 {
-    struct slice first = second_argument(request);
+    bool is_range = command->keys == COMMAND_KEYS_RANGE;
 
-    if ((command->categories & CATEGORY_PUBSUB) != 0 ||
-        (command->keys == COMMAND_KEYS_RANGE && command->first_key == 0)) {
+    if ((command->categories & CATEGORY_PUBSUB) != 0 || (is_range && command->first_key == 0)) {
         return true;
     }
-    if (command->keys != COMMAND_KEYS_RANGE || command->first_key != 1 || command->last_key != 1 ||
-        first.data == NULL) {
-        return false;
+    if (is_range) {
+        command_visit_keys(command, request->frame, visit, context);
     }
-    (void)visit(context, first, 1);
-    return true;
+    return is_range && command->last_key == command->first_key &&
+           resp_command_arguments_seen(request->framed) > (uint32_t)command->first_key;
 }
 
 bool match_visit_keys(const struct policy_request *request, command_key_visitor *visit, void *context)
@@ -357,24 +344,20 @@ static void look_at_all(struct key_search *search, struct slice frame)
     }
 }
 
-bool match_keys_any(const struct match_keys *keys, const struct policy_request *request)
+enum match_answer match_keys_any(const struct match_keys *keys, const struct policy_request *request)
 {
     struct key_search search = {.keys = keys};
+    bool is_known = request->command != NULL;
 
     if (keys->count == 0) {
-        return true;
+        return MATCH_YES;
     }
-    if (request->command == NULL) {
-        if (!request->partial) {
-            look_at_all(&search, request->frame);
-        }
-        return request->partial || search.found;
+    bool is_open = is_known ? !match_visit_keys(request, look_at_key, &search) : request->partial;
+    if (!is_known && !is_open) {
+        look_at_all(&search, request->frame);
     }
-    if (!match_visit_keys(request, look_at_key, &search)) {
-        return true;
-    }
-    if (!search.found && request->command->keys == COMMAND_KEYS_SORT) {
+    if (is_known && !is_open && !search.found && request->command->keys == COMMAND_KEYS_SORT) {
         command_visit_patterns(request->command, request->frame, look_at_pattern, &search);
     }
-    return search.found;
+    return search.found ? MATCH_YES : is_open ? MATCH_OPEN : MATCH_NO;
 }

@@ -31,9 +31,9 @@ void match_requests_clear(struct match_requests *requests)
     match_keys_free(requests->keys);
 }
 
-bool match_requests_is(const struct match_requests *requests, const struct policy_request *request)
+enum match_answer match_requests_is(const struct match_requests *requests, const struct policy_request *request)
 {
-    return match_commands_request(requests->commands, request) && match_keys_any(requests->keys, request);
+    return match_commands_request(requests->commands, request) ? match_keys_any(requests->keys, request) : MATCH_NO;
 }
 
 bool match_is_covered(const struct conf_rule *rule, const struct conf_rule *all,

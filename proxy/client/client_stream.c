@@ -72,13 +72,14 @@ static bool keep(struct client *client)
     return false;
 }
 
-/* Whether the policies, who want to know more of the request, know all that there is to say. */
-static bool is_nothing_new(const struct client *client)
+/* Whether the policies, who want to know more of the request, are not asked yet: not with each piece, as they may look
+ * at all that has come. */
+static bool is_little_new(const struct client *client)
 {
     uint64_t size;
+    bool is_all = resp_command_foresee(&client->command, &size);
 
-    (void)resp_command_foresee(&client->command, &size);
-    return client->gathering && client->foreseen == size;
+    return client->gathering && (client->foreseen == size || (!is_all && size < 2 * client->foreseen));
 }
 
 /* It was refused: the rest of it is thrown away as it comes. False: the client was closed. */
@@ -145,7 +146,7 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
     bool has_name = client_name_is_there(&client->command, bytes);
     /* In a cluster its keys say where it goes, and it may have to be sent again. */
     bool wants_whole = (command != NULL && has_to_be_whole(client, command)) || client->service->cluster != NULL;
-    if (may_keep && (wants_whole || !has_name || is_nothing_new(client))) {
+    if (may_keep && (wants_whole || !has_name || is_little_new(client))) {
         return keep(client);
     }
     /* Redis will refuse it, most likely. If not, nobody knows what it has done. */
@@ -158,10 +159,12 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
         if (outcome == CLIENT_TAKEN) {
             return begin_discarding(client);
         }
-        if (may_keep || client->wait != CLIENT_WAIT_NOTHING) {
-            return keep(client);
+        if (!may_keep && client->wait == CLIENT_WAIT_NOTHING) {
+            /* Redis refuses that by its beginning, unless an AUTH that nobody has seen let it in. */
+            client_end(client, "policies have to see more of a request than is held for who has not authenticated");
+            return false;
         }
-        /* What the policies want to see more of is refused by Redis, who would hold nothing of it either. */
+        return keep(client);
     }
     if (client_name_is_hidden(command, &client->command, bytes)) {
         client_refuse_name(client, command, &client->command, bytes);

@@ -102,9 +102,9 @@ struct policy_glance {
 };
 
 /*
- * WHOLE: a partial request cannot be judged by its beginning. It is kept and asked about again whenever another
- * argument has been announced, and at the latest when it is whole. Nothing of it reaches Redis before, and up to
- * max_request of it is held in memory: decide as soon as it can be decided.
+ * WHOLE: a partial request cannot be judged by its beginning. It is kept and asked about again when twice as
+ * much of it has been announced, when its last argument has, and at the latest when it is whole. Nothing of it reaches
+ * Redis before, and up to max_request of it is held in memory: decide as soon as it can be decided.
  */
 enum policy_verdict { POLICY_PASS, POLICY_ADMIT, POLICY_REPLY, POLICY_HOLD, POLICY_WHOLE, POLICY_CLOSE };
 
@@ -432,8 +432,8 @@ struct policy_start {
  *              ─► CLOSE (the client is closed; no on_reply for this gate)
  *
  * Every request that a gate passed, or held or wanted whole and was not asked about again, gets exactly one on_reply.
- * After a reload a request that is held, or comes whole, is put anew to gates without on_reply that let it through: with
- * the same ticket, so that nothing is counted twice. Those with on_reply have decided.
+ * After a reload a request that is held, or comes whole, is put anew to gates without on_reply that let it through:
+ * with the same ticket, so that nothing is counted twice. Those with on_reply have decided.
  */
 struct policy_gate {
     /* Whether it wants to be asked about a command (NULL: one that Headgate does not know), under the rules that the

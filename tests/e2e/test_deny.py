@@ -52,6 +52,15 @@ def test_keys(make):
         assert client("SET", "secret:long", "v" * 300_000) == denied("secret", f"set {refusal}")
         assert client("SET", "long", "v" * 300_000) == OK
         assert client("STRLEN", "long") == 300_000
+        many = [f"key:{number:020}" for number in range(6000)]
+        assert client("MGET", *many) == [None] * 6000
+        assert client("DEL", *many, "long") == 1
+        assert client("SET", "a", "v") == OK
+        for keys in ([*many, "a", "secret:a"], ["secret:a", "a", *many], [*many, "b:pin", "a", *many]):
+            assert client("DEL", *keys) == denied("secret", f"del {refusal}")
+        assert client("EVAL", "return #KEYS", 6000, *many, *many) == 6000
+        assert client("EVAL", "return 1", 6001, *many, "secret:a") == denied("secret", f"eval {refusal}")
+        assert client("GET", "a") == b"v"
 
 
 def test_sizes(make):

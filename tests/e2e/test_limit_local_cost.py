@@ -38,6 +38,21 @@ def test_what_costs_too_much_takes_nothing(make):
     assert explain(client("MGET", "a"))[0] == "a"
 
 
+def test_all_keys_of_a_long_request_count(make):
+    keys = [f"{'ab'[number % 2]}:{number:020}" for number in range(6000)]
+    rules = rule(limit=7000, cost="keys", commands="mget", keys="a:*") + rule("few", limit=100, cost="keys", commands="touch")
+    rules += rule("part", per="key", limit=3000, cost="keys", commands="del", keys="{*}:*")
+    headgate = make(rules + rule("each", per="key", limit=1, commands="set mset exists") + rule("z", limit=1, keys="z*", commands="mget"))
+    client = headgate.connect()
+    assert spend(client, "MGET", *keys, count=4) == 2
+    assert_never(client("TOUCH", *keys), 6000, "few")
+    assert spend(client, "DEL", *keys, name="part") == 1
+    assert refuses(client("DEL", "b:x"), "part") and client("DEL", "c:x") == 0
+    assert client("MSET", *[word for key in keys for word in (key, "v")]) == OK
+    assert refuses(client("SET", keys[-1], "v"), "each") and refuses(client("EXISTS", "c", *keys), "each")
+    assert client("SET", "c", "v" * KIB_300) == OK
+
+
 def test_a_funnel_never_admits_more_than_its_capacity(make_shared):
     client = make_shared(funnel(capacity=5, cost="keys", commands="mget")).connect()
     assert_never(client("MGET", *"abcdef"), 6)

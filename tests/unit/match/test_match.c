@@ -262,7 +262,7 @@ static struct policy_request request_of(const char *name, const char *frame)
         .command = command_find(slice(name)), .frame = slice(frame), .partial = status == RESP_MORE, .framed = &framed};
 }
 
-static bool keys_match(const char *globs, const char *name, const char *frame, bool partial)
+static enum match_answer keys_match(const char *globs, const char *name, const char *frame, bool partial)
 {
     char problem[CONF_PROBLEM_MAX] = "";
     struct match_keys *keys = match_keys_compile(globs, problem);
@@ -271,7 +271,7 @@ static bool keys_match(const char *globs, const char *name, const char *frame, b
     cr_assert_eq(request.partial, partial, "%s", frame);
 
     cr_assert_not_null(keys, "%s: %s", globs, problem);
-    bool any = match_keys_any(keys, &request);
+    enum match_answer any = match_keys_any(keys, &request);
     match_keys_free(keys);
     return any;
 }
@@ -294,7 +294,7 @@ Test(match_keys, of_commands_that_are_not_known)
     cr_assert(keys_match("a", "json.get", frame, false));
     cr_assert(keys_match("b", "json.get", frame, false));
     cr_assert_not(keys_match("JSON.GET c", "json.get", frame, false));
-    cr_assert(keys_match("c", "json.get", "*2\r\n$8\r\nJSON.GET\r\n$90000\r\na", true));
+    cr_assert_eq(keys_match("c", "json.get", "*2\r\n$8\r\nJSON.GET\r\n$90000\r\na", true), MATCH_OPEN);
 }
 
 Test(match_keys, of_patterns)
@@ -379,16 +379,19 @@ Test(match_keys, of_sort)
     cr_assert_not(keys_match("secret:*", "sort", SORT("$12\r\nw*->secret:*"), false));
     cr_assert_not(keys_match("secret:*", "sort", SORT("$8\r\nsecret:1"), false), "it names no key");
     cr_assert_not(keys_match("*", "ping", "*1\r\n$4\r\nPING\r\n", false));
-    cr_assert(keys_match("b", "sort_ro", "*3\r\n$7\r\nSORT_RO\r\n$1\r\na\r\n$90000\r\nvvv", true));
+    cr_assert_eq(keys_match("b", "sort_ro", "*3\r\n$7\r\nSORT_RO\r\n$1\r\na\r\n$90000\r\nvvv", true), MATCH_OPEN);
 #undef SORT
 }
 
 Test(match_keys, of_requests_that_came_in_part)
 {
-    cr_assert(keys_match("a", "set", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$90000\r\nvvv", true));
+    cr_assert_eq(keys_match("a", "set", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$90000\r\nvvv", true), MATCH_YES);
     cr_assert_not(keys_match("b", "set", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$90000\r\nvvv", true));
-    cr_assert(keys_match("b", "set", "*3\r\n$3\r\nSET\r\n$90000\r\na", true), "a key that is not there yet");
-    cr_assert(keys_match("b", "mset", "*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$90000\r\nvvv", true), "more keys are to come");
+    cr_assert_eq(keys_match("b", "set", "*3\r\n$3\r\nSET\r\n$90000\r\na", true), MATCH_OPEN,
+                 "a key that is not there yet");
+    cr_assert_eq(keys_match("b", "mset", "*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$90000\r\nvvv", true), MATCH_OPEN);
+    cr_assert_eq(keys_match("a", "mset", "*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$90000\r\nvvv", true), MATCH_YES);
+    cr_assert_eq(keys_match("b", "mget", "*4\r\n$4\r\nMGET\r\n$1\r\na\r\n$1\r\nb\r\n$1", true), MATCH_YES);
     cr_assert_not(keys_match("b", "ping", "*2\r\n$4\r\nPING\r\n$90000\r\naaa", true));
     cr_assert_not(keys_match("a", "spublish", "*3\r\n$8\r\nSPUBLISH\r\n$1\r\na\r\n$90000\r\naaa", true));
 }
