@@ -1,7 +1,7 @@
 /*
  * The policies of this build, in the order in which their gates are asked. A new one, struct policy NAME_policy, is a
- * line here. trace is first: it sees what becomes of all. pause is second: nobody else has seen what it holds. lease is
- * last: what it has seen is forwarded.
+ * line here. trace is first: it sees what becomes of all. pause is second: nobody else has seen what it holds, but who
+ * has held it before. lease is last: what it has seen is forwarded.
  */
 #include "policy/policy.h"
 

@@ -239,7 +239,8 @@ static uint32_t limit_group(void *instance, const struct command *command)
     return command != NULL ? limit->groups[command_index(command)] : 0;
 }
 
-/* Only requests that left while they were held come here: those that were passed are not heard of again. */
+/* Only requests that left, or that another gate answered, while they were held: those that were passed are not heard of
+ * again. */
 static void limit_reply(void *instance, const struct policy_reply *reply)
 {
     if (reply->ticket != 0) {
