@@ -124,77 +124,16 @@ static enum policy_verdict limit_request(void *instance, const struct policy_req
 
 /* ---- pipelines of requests that differ in nothing that a rule looks at ---- */
 
-/* The rules of a command with what hangs from the client, in the common case: all are local, all know the client, and
- * nobody waits. */
-struct common {
-    struct limit *limit;
-    const struct limit_seat *seats;
-    const uint32_t *numbers;
-    size_t count;
-};
-
-/* False: it is not the common case. */
-static bool find_common(struct limit *limit, const struct policy_request *request, struct common *common,
-                        limit_locks *locks)
+static uint32_t limit_batch(void *instance, const struct policy_request *request, uint32_t count,
+                            struct policy_decision *decision)
 {
-    const struct limit_client *client = *request->attachment;
-    size_t command = command_index(request->command);
-
-    if (client == NULL || client->seats == NULL || client->identity != request->client->identity) {
-        return false;
-    }
-    *common = (struct common){
-        .limit = limit,
-        .seats = client->seats,
-        .numbers = &limit->numbers[limit->starts[command]],
-        .count = limit->starts[command + 1] - limit->starts[command],
-    };
-    *locks = 0;
-    for (size_t i = 0; i < common->count; i++) {
-        const struct limit_seat *seat = &common->seats[common->numbers[i]];
-        if (seat->excepted) {
-            continue;
-        }
-        if (seat->bucket == NULL || limit->rules[common->numbers[i]].scope != LIMIT_LOCAL) {
-            return false;
-        }
-        *locks |= limit_bucket_locks(seat->bucket);
-    }
-    return true;
-}
-
-/* The buckets are locked. False, and nothing is charged: not all of them admit so many requests at once. */
-static bool charge_common(const struct common *common, int64_t now_us, uint32_t requests)
-{
-    for (size_t i = 0; i < common->count; i++) {
-        struct limit_bucket *bucket = common->seats[common->numbers[i]].bucket;
-        const struct limit_meter *meter = &common->limit->rules[common->numbers[i]].meter;
-        /* Without a bucket, the client is excepted. */
-        if (bucket != NULL &&
-            (bucket->revoked || bucket->queued > 0 || limit_meter_wait(meter, &bucket->state, now_us, requests) != 0)) {
-            return false;
-        }
-    }
-    bool charged = true;
-    for (size_t i = 0; i < common->count; i++) {
-        struct limit_rule *rule = &common->limit->rules[common->numbers[i]];
-        struct limit_bucket *bucket = common->seats[common->numbers[i]].bucket;
-        if (bucket == NULL) {
-            continue;
-        }
-        charged = limit_meter_charge(&rule->meter, &bucket->state, now_us, requests) && charged;
-        limit_count(common->limit, rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
-    }
-    return charged;
-}
-
-/* In any case. */
-static uint32_t charge_batch(struct limit *limit, const struct policy_request *request, uint32_t count,
-                             struct policy_decision *decision)
-{
+    struct limit *limit = instance;
     limit_locks locks;
     uint32_t admitted = 0;
 
+    if (limit_awaits_peer(limit, request)) {
+        return 0;
+    }
     if (limit_lock_charges(limit, request, &locks)) {
         admitted = limit_judge_batch(limit, request->now_us, count, decision);
         limit_share_unlock(limit->share, locks);
@@ -204,32 +143,6 @@ static uint32_t charge_batch(struct limit *limit, const struct policy_request *r
     }
     limit_drop_charges(limit);
     return admitted;
-}
-
-/* Whether all of them are admitted, and charged, in the common case. */
-static bool admits_all(struct limit *limit, const struct policy_request *request, uint32_t count)
-{
-    struct common common;
-    limit_locks locks;
-
-    if (!find_common(limit, request, &common, &locks)) {
-        return false;
-    }
-    limit_share_lock(limit->share, locks);
-    bool charged = charge_common(&common, request->now_us, count);
-    limit_share_unlock(limit->share, locks);
-    return charged;
-}
-
-static uint32_t limit_batch(void *instance, const struct policy_request *request, uint32_t count,
-                            struct policy_decision *decision)
-{
-    struct limit *limit = instance;
-
-    if (admits_all(limit, request, count)) {
-        return count;
-    }
-    return limit_awaits_peer(limit, request) ? 0 : charge_batch(limit, request, count, decision);
 }
 
 static uint32_t limit_group(void *instance, const struct command *command)

@@ -274,6 +274,9 @@ static uint32_t admissible(struct limit *limit, struct limit_charge *charge, int
     bool is_simple = charge->rule->scope == LIMIT_LOCAL && bucket->queued == 0;
     struct judgement judgement = {0};
 
+    if (is_simple && limit_meter_wait(&charge->rule->meter, &bucket->state, now_us, count) == 0) {
+        return count;
+    }
     if (is_simple) {
         int64_t left = limit_meter_left(&charge->rule->meter, &bucket->state, now_us);
         return left < count ? (uint32_t)left : count;

@@ -90,7 +90,8 @@ static void judge(const struct walk *walk, struct fake_host *host, const struct 
     if (strcmp(verdict, "hold") == 0) {
         return;
     }
-    cr_assert_leq(held_us, 2 * ((is_near ? walk->distance_ms : TIMEOUT_MS) + 1) * MS, "held for %lld us", (long long)held_us);
+    cr_assert_leq(held_us, 2 * ((is_near ? walk->distance_ms : TIMEOUT_MS) + 1) * MS, "held for %lld us",
+                  (long long)held_us);
     cr_assert(!is_near || strstr(verdict, "not decided") == NULL, "%s", verdict);
     bool is_full = host->now_us > FAKE_FIRST_US + FULL_MS * MS;
     if (is_near && is_full && !walk->leaves && strcmp(walk->accuracy, "exact") == 0) {
@@ -157,9 +158,10 @@ static void take(const struct walk *walk, uint64_t seed)
         cr_assert(spent <= walk->limit && model.used <= walk->limit, "%lld of %lld", (long long)spent,
                   (long long)walk->limit);
         bool is_exact = strcmp(walk->accuracy, "exact") == 0;
-        cr_assert(!is_exact || walk->leaves || model.used > walk->limit - COST_MAX, "%lld of %lld", (long long)model.used,
-                  (long long)walk->limit);
-        cr_assert(!is_exact || walk->costs || spent == model.used, "granted %lld, admitted %lld", (long long)model.used, (long long)spent);
+        cr_assert(!is_exact || walk->leaves || model.used > walk->limit - COST_MAX, "%lld of %lld",
+                  (long long)model.used, (long long)walk->limit);
+        cr_assert(!is_exact || walk->costs || spent == model.used, "granted %lld, admitted %lld", (long long)model.used,
+                  (long long)spent);
     } else {
         cr_assert_gt(undecided, 0);
     }
