@@ -94,7 +94,7 @@ static const struct conf_option option_table[] = {
          "Of scope = global, when Redis does not answer in time: allow or deny the request, or decide by what this\n"
          "process alone has counted (local)."},
     {FIELD(decision_timeout), .type = CONF_TIME, .min = 1, .max = MINUTE_MS, .initial = "100ms",
-     .help = "Of scope = global: how long Redis is waited for."},
+     .help = "Of scope = global: how long Redis is waited for without an answer; a request waits for two at most."},
     {FIELD(max_clients_tracked), .type = CONF_INTEGER, .min = 1, .max = 100000000, .initial = "100000",
      .help = "How many of what per says have a limit of their own at once; beyond it the rest shares one."},
     {FIELD(prefix), .type = CONF_STRING, .max = LIMIT_PREFIX_MAX, .initial = "headgate:",

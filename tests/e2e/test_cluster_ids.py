@@ -186,11 +186,11 @@ def test_who_is_none_of_the_cluster_is_not_met(fake, make_headgate, pool, word):
     told = Told(fake, met)
     del told.nodes[1:]
     error = f"{word} {slot_of('a')} 127.0.0.1:{met.port}".encode()
-    for name in ("EVALSHA", "EXISTS", "SSUBSCRIBE"):
+    for name in ("EVAL", "EVALSHA", "EXISTS", "SSUBSCRIBE"):
         fake.answers[name] = always(b"-" + error + b"\r\n")
     hasty = launch(make_headgate, f"cluster://{fake.url}", pool, GLOBAL_RULE, upstream_wait="400ms")
     hasty.await_log("1 of them masters with slots")
-    for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"), ("PUBLISH", "a", "x"), ("SSUBSCRIBE", "a")):
+    for command in (("SET", "a", 1), ("FCALL", "f", 1, "a"), ("PUBLISH", "a", "x"), ("SSUBSCRIBE", "a")):
         for resp in (2, 3):
             with hasty.connect() as client:
                 client("HELLO", resp)

@@ -28,6 +28,7 @@ from harness.global_limits import (
 )
 from harness.identity import named
 from harness.limits import admitted, await_holds, counter, explain, forget, refuses, rule, spend
+from harness.relay import Relay
 from harness.resp import OK, PONG, encode, wait_for
 from harness.target import script_calls
 
@@ -64,16 +65,6 @@ def test_leased_permits_are_never_more_than_the_limit(make_sidecar, redis, lease
         redis.connect()("FLUSHALL")
         assert [forget(headgate, "a") for headgate in headgates] == [OK, OK]
     pytest.fail(f"{count} of {limit} were admitted")
-
-
-@pytest.mark.threads
-def test_many_leases_among_workers(make_sidecar, redis):
-    """Small batches for which four workers contend: who comes too late for one is decided on all the same."""
-    headgate = make_sidecar(shared(per="key", limit=40, accuracy="leased", on_error="allow"), threads=4)
-    clients = [headgate.connect() for _ in range(16)]
-    for turn in range(6):
-        assert rush(clients, 10, "INCR", f"k{turn}") <= 40
-    assert counter(headgate, "undecided_total") == 0
 
 
 def test_leases_of_little_demand(make_sidecar):
@@ -242,6 +233,20 @@ def test_several_rules_admit_together(make_sidecar, redis):
         lambda: permits(redis, "all") == sum(isinstance(reply, int) for reply in replies),
         what="all that was granted in vain to be given back",
     )
+
+
+def test_what_is_given_back_is_there_at_once(make_sidecar, redis):
+    """From afar, where the script that gives back is not known yet: the next question does not overtake it."""
+    relay = Relay(redis, 0.01)
+    rules = shared("a", limit=2, commands="incr") + rule("b", per="all", limit=1, keys="x*", commands="incr")
+    headgate = make_sidecar(rules, upstream=relay.url)
+    clients = [headgate.connect() for _ in range(3)]
+    assert [client("PING") for client in clients] == [PONG] * 3
+    for number in range(2):
+        clients[number].request("INCR", f"x{number}")
+    assert sorted(refuses(client.read(), "b") for client in clients[:2]) == [False, True]
+    assert clients[2]("INCR", "y") == 1
+    relay.close()
 
 
 def test_what_is_given_back_is_there_for_others(make_sidecar, redis):

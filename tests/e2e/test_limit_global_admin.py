@@ -6,7 +6,7 @@ import time
 import pytest
 
 from harness.fake_redis import always
-from harness.global_limits import ALL_KINDS, EXACT, GRANTED, KEYS, LEASED, Decider, Stopped, shared
+from harness.global_limits import ALL_KINDS, EXACT, GRANTED, LEASED, Decider, Stopped, shared
 from harness.identity import add_users, authenticated, connect_from, named
 from harness.limits import admitted, await_holds, counter, forget, limits, refuses, rule, spend
 from harness.resp import OK, PONG, Error, encode, wait_for
@@ -21,6 +21,7 @@ CHANGES = {
     "commands": {"commands": "incr get"},
     "on_error": {"on_error": "allow"},
     "action": {"action": "delay", "max_delay": "1s"},
+    "accuracy": {"accuracy": "leased"},
 }
 
 

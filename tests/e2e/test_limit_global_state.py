@@ -4,16 +4,12 @@ import time
 
 import pytest
 
-from harness.admin import await_empty, stats
 from harness.fake_redis import always
 from harness.global_limits import (
     ALL_KINDS,
-    EXACT,
     GRANTED,
     KEYS,
-    LEASED,
     Decider,
-    Stopped,
     key_of,
     refused_for,
     rush,
@@ -21,7 +17,7 @@ from harness.global_limits import (
     shared_funnel,
 )
 from harness.identity import add_users, authenticated
-from harness.limits import admitted, await_holds, counter, explain, limits, refuses, spend
+from harness.limits import admitted, counter, explain, limits, refuses, spend
 from harness.resp import OK, PONG, QUEUED, encode, wait_for
 
 
@@ -224,37 +220,3 @@ def test_a_short_refusal_is_still_a_refusal(make_sidecar, fake):
     except TimeoutError:
         pytest.fail(f"no reply, and {len(decider.asked)} calls")
     assert len(decider.asked) == 1
-
-
-def test_who_leaves_while_it_is_decided_takes_nothing(make_sidecar, redis, pool, kind):
-    headgate = make_sidecar(EXACT[kind](5), pool=pool)
-    client = headgate.connect()
-    assert spend(client, count=1) == 1
-    leaving = [headgate.connect() for _ in range(3)]
-    for one in leaving:
-        assert one("PING") == PONG
-    with Stopped(redis):
-        for one in leaving:
-            one.send(encode("INCR", "n") * 2)
-        await_holds(headgate, 4)
-        for one in leaving:
-            one.reset()
-        wait_for(lambda: stats(headgate, "clients")["clients_connected"] == "1", what="them to be gone")
-    assert spend(client) == 4
-    assert redis.connect()("GET", "n") == b"5"
-
-
-def test_who_leaves_while_leases_are_fetched(make_sidecar, redis, pool, leased):
-    headgate = make_sidecar(LEASED[leased](40), pool=pool)
-    leaving = [headgate.connect() for _ in range(20)]
-    for one in leaving:
-        assert one("PING") == PONG
-    with Stopped(redis):
-        for one in leaving:
-            one.send(encode("INCR", "n") * 2)
-        await_holds(headgate, 20)
-        for one in leaving:
-            one.reset()
-    await_empty(headgate)
-    assert spend(headgate.connect(), count=100) <= 40
-    assert int(redis.connect()("GET", "n") or 0) <= 40

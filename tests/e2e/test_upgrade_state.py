@@ -1,7 +1,6 @@
 """What a process knows when another one takes over, which has to know it, too: permits, figures by rule, PAUSE, LIMITS."""
 
 import os
-import re
 import signal
 import socket
 import time
