@@ -6,9 +6,14 @@
 -- Complexity: O(1)
 
 if ARGV[2] == 'try' then
-    local reply = redis.pcall('DELIFEQ', KEYS[1], ARGV[1])
-    -- Without a code of its own, or behind the place where it was called (before Redis 7): there is no such command.
-    if type(reply) == 'number' or not (string.find(reply.err, '^ERR ') or string.find(reply.err, '^@')) then
+    -- Redis 7 raises an error of a command that it does not have, and tells whether the user may use it; before, an error
+    -- without a code of its own, or behind the place where it was called, says that there is none.
+    local look = redis.acl_check_cmd
+    local has = not look or pcall(look, 'DELIFEQ', KEYS[1], ARGV[1])
+    local reply = has and redis.pcall('DELIFEQ', KEYS[1], ARGV[1])
+    local lacks = not look and type(reply) == 'table' and reply.err and
+        (string.find(reply.err, '^ERR ') or string.find(reply.err, '^@'))
+    if has and not lacks then
         return reply
     end
 end

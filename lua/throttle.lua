@@ -13,9 +13,13 @@
 local key = KEYS[1]
 
 if ARGV[5] == 'try' then
-    local reply = redis.pcall('CL.THROTTLE', key, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
-    -- Without a code of its own, or behind the place where it was called (before Redis 7): there is no such command.
-    if not (reply.err and (string.find(reply.err, '^ERR ') or string.find(reply.err, '^@'))) then
+    -- As lua/delifeq.lua looks for it.
+    local look = redis.acl_check_cmd
+    local has = not look or pcall(look, 'CL.THROTTLE', key, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+    local reply = has and redis.pcall('CL.THROTTLE', key, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+    local lacks = not look and type(reply) == 'table' and reply.err and
+        (string.find(reply.err, '^ERR ') or string.find(reply.err, '^@'))
+    if has and not lacks then
         return reply
     end
 end

@@ -441,6 +441,7 @@ static void pause_stats(void *instance)
 
 static const struct policy_gate pause_gate = {
     .ignores_clients = true,
+    .is_asked_again = true,
     .wants = pause_wants,
     .on_request = pause_request,
     .on_reply = pause_reply,

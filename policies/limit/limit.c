@@ -59,12 +59,14 @@ static const struct policy_verb verb_table[] = {
 static bool take_up(struct limit *limit, const struct policy_request *request, struct limit_held **held,
                     limit_locks *locks)
 {
+    limit->was_delayed = false;
     while (limit_lock_charges(limit, request, locks)) {
         if (limit_find_places(limit, *held)) {
             return true;
         }
         limit_share_unlock(limit->share, *locks);
         limit_drop_charges(limit);
+        limit->was_delayed = (*held)->counted;
         limit_end_hold(limit, *held);
         *held = NULL;
     }
@@ -315,7 +317,7 @@ static bool limit_reload(void *instance, const struct conf_rule *list)
         limit_leave_places(limit, held);
         limit->host->resume(limit->host->context, held->holder);
     }
-    limit_call_detach(limit);
+    limit_call_move(limit, rules, count);
     free_rules(limit, limit->rules, limit->rule_count);
     limit->rules = rules;
     limit->rule_count = count;

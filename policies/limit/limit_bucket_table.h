@@ -37,6 +37,7 @@ struct limit_remote {
     struct limit_batch batches[2]; /* the first is spent first */
     int64_t batch_size;            /* how many permits to fetch next */
     bool is_fetching;              /* a batch is on its way to some worker */
+    uint32_t resetting;            /* LIMIT RESETs under way */
     int64_t trip_us;               /* how long Redis took to answer the last time */
     uint64_t changes;              /* in Redis, which have ended: refusals of what was asked before are void */
     uint64_t resets;               /* LIMIT RESET: permits that were asked for before are void */
@@ -53,7 +54,7 @@ struct limit_bucket {
     struct limit_remote *remote;    /* of global rules, made when it is needed first */
     uint32_t told_number;           /* a process that takes over was told of it the last time with this number */
     uint32_t pins;                  /* who keeps a pointer to it: it is not freed meanwhile */
-    bool transient : 1;             /* there was no room for it: it is gone when it is not pinned any more */
+    bool transient;                 /* there was no room for it: it is gone when it is not pinned any more */
     bool revoked : 1;  /* it was idle, and its room was needed: who has it pinned must look for another one */
     bool was_left : 1; /* the queue was: turns may come earlier */
     uint16_t length;
@@ -146,7 +147,7 @@ void limit_share_hear(struct limit_share *share, struct slice text, int64_t now_
 void limit_share_tell_rules(struct limit_share *share, policy_rule_told *told, void *context);
 /* Writes one line for each rule, and under it those who were refused most. */
 void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us);
-/* The name of the bucket that is shown so: its length, or 0 if none is. */
+/* The name of the bucket that is shown so: its length, or 0 if none is, or if its bytes are shown by their numbers. */
 size_t limit_bucket_table_name(struct slice shown, char name[LIMIT_BUCKET_MAX]);
 /* Forgets what was admitted: of all buckets of the rule, or (name, as it is shown, not empty) of one. forgotten may be
  * NULL; it is called for each of them while it is locked. False: there is none. */

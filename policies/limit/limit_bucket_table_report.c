@@ -142,43 +142,15 @@ void limit_share_tell_rules(struct limit_share *share, policy_rule_told *told, v
     pthread_mutex_unlock(&share->registry);
 }
 
-static int hexadecimal(char digit)
-{
-    const char *digits = "0123456789abcdef";
-    const char *found = digit != '\0' ? strchr(digits, digit) : NULL;
-
-    return found != NULL ? (int)(found - digits) : -1;
-}
-
-/* Takes one character of a name off the text that shows it. False: it shows none. */
-static bool read_shown(struct slice *shown, char *character)
-{
-    size_t taken = 1;
-
-    *character = *shown->data == '+' ? '\n' : *shown->data;
-    if (*shown->data == '\\') {
-        int high = shown->length >= 4 && shown->data[1] == 'x' ? hexadecimal(shown->data[2]) : -1;
-        int low = high >= 0 ? hexadecimal(shown->data[3]) : -1;
-        *character = (char)(high * 16 + low);
-        taken = 4;
-        if (low < 0) {
-            return false;
-        }
-    }
-    *shown = (struct slice){shown->data + taken, shown->length - taken};
-    return true;
-}
-
 size_t limit_bucket_table_name(struct slice shown, char name[LIMIT_BUCKET_MAX])
 {
-    size_t length = 0;
-
-    while (shown.length > 0) {
-        if (length == LIMIT_BUCKET_MAX || !read_shown(&shown, &name[length++])) {
-            return 0;
-        }
+    if (shown.length > LIMIT_BUCKET_MAX || memchr(shown.data, '\\', shown.length) != NULL) {
+        return 0;
     }
-    return length;
+    for (size_t i = 0; i < shown.length; i++) {
+        name[i] = shown.data[i] == '+' ? '\n' : shown.data[i];
+    }
+    return shown.length;
 }
 
 /* What is to be forgotten, and who is told. */
@@ -201,6 +173,7 @@ static void reset_bucket(void *context, struct limit_bucket *bucket)
     }
     limit_meter_clear(&bucket->bucket_table->meter, &bucket->state);
     bucket->refused = 0;
+    bucket->was_left = true;
     if (bucket->remote != NULL) {
         bucket->remote->resets++;
         bucket->remote->batches[0] = bucket->remote->batches[1] = (struct limit_batch){0};

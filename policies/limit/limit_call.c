@@ -20,6 +20,8 @@
 /* A batch is at most this part of the limit, so that the other sidecars get something. */
 #define BATCH_PART 8
 #define BATCH_FIRST 16
+/* So many states are forgotten at once: clients' requests on the same connection do not wait for all of them. */
+#define FORGOTTEN_AT_ONCE 100
 /* No limit has anybody wait for so long: 200 years, with which sums of times are far from overflowing. */
 #define WAIT_MAX_US (INT64_C(200) * 366 * 86400 * 1000000)
 
@@ -99,13 +101,28 @@ static void call_free(struct limit_call *call)
     free(call);
 }
 
-void limit_call_detach(struct limit *limit)
+/* The rule that has the bucket's table; NULL: none. */
+static struct limit_rule *rule_of(const struct limit_bucket *bucket, struct limit_rule *rules, size_t count)
+{
+    size_t i = 0;
+
+    while (i < count && rules[i].member.bucket_table != bucket->bucket_table) {
+        i++;
+    }
+    return i < count ? &rules[i] : NULL;
+}
+
+void limit_call_move(struct limit *limit, struct limit_rule *rules, size_t count)
 {
     struct limit_call *call;
 
     LIST_FOREACH(call, &limit->calls, of_limit)
     {
-        call_detach(call);
+        struct limit_rule *rule = call->bucket != NULL ? rule_of(call->bucket, rules, count) : NULL;
+        if (rule == NULL) {
+            call_detach(call);
+        }
+        call->rule = rule;
     }
 }
 
@@ -118,14 +135,33 @@ void limit_call_warn(struct limit *limit, const struct limit_rule *rule, const c
 
 /* ---- changes ---- */
 
-void limit_call_end_reset(struct limit *limit, struct limit_reset *reset)
+static void changed(void *context, const struct policy_script_reply *reply);
+
+void limit_call_go_on(struct limit *limit, struct limit_reset *reset)
 {
+    const struct policy_script_reply unasked = {.error = ""};
     const struct policy_host *host = limit->host;
 
-    reset->pending--;
-    if (reset->pending == 0) {
+    if (reset->is_sending) {
+        return; /* one has failed at once */
+    }
+    reset->is_sending = true;
+    while (reset->unsent != NULL && reset->under_way < FORGOTTEN_AT_ONCE) {
+        struct limit_call *call = reset->unsent;
+        reset->unsent = call->successor;
+        call->successor = NULL;
+        reset->under_way++;
+        if (reset->why == NULL) {
+            limit_script_forget(call, changed);
+        } else {
+            changed(call, &unasked);
+        }
+    }
+    reset->is_sending = false;
+    if (reset->under_way == 0) {
         host->answer(host->context, reset->admin_query, reset->why != NULL ? POLICY_ANSWER_ERROR : POLICY_ANSWER_OK,
                      slice_of(reset->why != NULL ? reset->why : ""));
+        limit->is_resetting = false;
         free(reset);
     }
 }
@@ -143,13 +179,16 @@ static void changed(void *context, const struct policy_script_reply *reply)
         if (bucket->remote != NULL) {
             bucket->remote->changes++;
             bucket->remote->refused_until_us = 0;
+            bucket->remote->resetting -= call->is_noted;
         }
         limit_share_unlock(limit->share, limit_bucket_locks(bucket));
     }
+    if (call->reset != NULL && !policy_script_gave_integers(reply, 1)) {
+        call->reset->why = "Redis has not confirmed that it has forgotten all of it";
+    }
     if (call->reset != NULL) {
-        call->reset->why =
-            reply->error != NULL ? "Redis has not confirmed that it has forgotten all of it" : call->reset->why;
-        limit_call_end_reset(limit, call->reset);
+        call->reset->under_way--;
+        limit_call_go_on(limit, call->reset);
     }
     call_free(call);
 }
@@ -171,27 +210,26 @@ static void give_back(struct limit *limit, struct limit_bucket *bucket, const st
     limit_script_give_back(call, count, asked_us, changed);
 }
 
-struct limit_call *limit_call_forget(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket,
-                                     struct slice name, struct limit_reset *reset)
+void limit_call_forget(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket, struct slice name,
+                       struct limit_reset *reset)
 {
     struct limit_state state = limit_script_state(rule, name);
     struct limit_call *call = call_new(limit, rule, bucket, &state);
 
     if (call == NULL) {
         reset->why = "out of memory";
-        return NULL;
+        return;
     }
     if (bucket != NULL) {
         bucket->pins++;
     }
+    if (bucket != NULL && bucket->remote != NULL) {
+        bucket->remote->resetting++;
+        call->is_noted = true;
+    }
     call->reset = reset;
-    reset->pending++;
-    return call;
-}
-
-void limit_call_send_forget(struct limit_call *call)
-{
-    limit_script_forget(call, changed);
+    call->successor = reset->unsent;
+    reset->unsent = call;
 }
 
 /* ---- answers ---- */
@@ -241,7 +279,7 @@ static void deal_out(struct limit_call *call, const struct limit_call *answered,
         if (dealing->left >= place->cost) {
             dealing->left -= place->cost;
             place->grant_asked_us = answered->since_us;
-            place->grant_resets = answered->resets;
+            place->resets = answered->resets;
             settle_place(place, LIMIT_PLACE_GRANTED);
         } else if (dealing->is_all) {
             place->refused_until_us = dealing->refused_until_us;
@@ -253,7 +291,7 @@ static void deal_out(struct limit_call *call, const struct limit_call *answered,
 /* Which of those that have gathered would have been admitted; if they cost different amounts, by the mean of these. */
 static void count_asides(struct limit_call *call, struct dealing *dealing)
 {
-    if (call->asides == 0) {
+    if (call->aside_cost == 0) {
         return;
     }
     int64_t spent = call->aside_cost < dealing->left ? call->aside_cost : dealing->left;
@@ -261,6 +299,9 @@ static void count_asides(struct limit_call *call, struct dealing *dealing)
     dealing->left -= spent;
     limit_count(call->limit, call->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, admitted);
     limit_count(call->limit, call->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, call->asides - admitted);
+    limit_share_lock(call->limit->share, limit_bucket_locks(call->bucket));
+    call->bucket->refused += call->asides - admitted;
+    limit_share_unlock(call->limit->share, limit_bucket_locks(call->bucket));
 }
 
 /* Whether nothing has changed in Redis since it was asked: the bucket is locked. */
@@ -322,16 +363,17 @@ static void failed(struct limit_call *call, const char *error, int64_t now_us)
     while (!STAILQ_EMPTY(&call->places)) {
         settle_place(STAILQ_FIRST(&call->places), LIMIT_PLACE_FAILED);
     }
+    limit_count(call->limit, call->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, call->asides);
     policy_count(&call->limit->counters[LIMIT_COUNTER_UNDECIDED], call->asides);
 }
 
 static void send_successor(struct limit_call *call);
 
-/* Whether it can be what a script of limits replies: no more than was asked for, and a wait. */
+/* Whether it can be what a script of limits replies: no more than was asked for, and if that is none, a wait. */
 static bool is_sound_reply(const struct limit_call *call, const struct policy_script_reply *reply)
 {
     return policy_script_gave_integers(reply, 2) && reply->integers[0] >= 0 && reply->integers[0] <= call->wanted &&
-           reply->integers[1] >= 0 && reply->integers[1] <= WAIT_MAX_US;
+           reply->integers[1] >= 0 && reply->integers[1] <= WAIT_MAX_US && reply->integers[0] + reply->integers[1] > 0;
 }
 
 static void done(void *context, const struct policy_script_reply *reply)
@@ -341,7 +383,6 @@ static void done(void *context, const struct policy_script_reply *reply)
     int64_t now_us = limit->host->now_us(limit->host->context);
 
     bool is_sound = is_sound_reply(call, reply);
-    limit->is_known[call->state.algorithm] = limit->is_known[call->state.algorithm] || is_sound;
     stop_gathering(call);
     if (call->rule != NULL && is_sound) {
         answered(call, reply->integers[0], reply->integers[1], now_us);
@@ -349,7 +390,7 @@ static void done(void *context, const struct policy_script_reply *reply)
         failed(call, reply->error, now_us);
     } else if (is_sound && reply->integers[0] > call->spent) {
         /* The rule went meanwhile, and who asked asks by another one. */
-        give_back(limit, NULL, &call->state, reply->integers[0] - call->spent, call->since_us);
+        give_back(limit, call->bucket, &call->state, reply->integers[0] - call->spent, call->since_us);
     }
     send_successor(call);
     call_free(call);
@@ -392,13 +433,13 @@ static struct limit_call *question_new(struct limit *limit, struct limit_rule *r
     return call;
 }
 
-/* Whether permits for requests to come are fetched with it: if nobody else is at it, and if they are not over by the
- * time they come. The bucket is locked. */
+/* Whether permits for requests to come are fetched with it: if nobody else is at it, if they are not over by the time
+ * they come, and if Redis is not about to forget them. The bucket is locked. */
 static bool may_fetch(const struct limit_call *call)
 {
     const struct limit_remote *remote = call->bucket->remote;
 
-    return call->rule->accuracy == LIMIT_LEASED && !remote->is_fetching &&
+    return call->rule->accuracy == LIMIT_LEASED && !remote->is_fetching && remote->resetting == 0 &&
            remote->trip_us <= limit_rule_hold_us(call->rule) / 2;
 }
 
@@ -443,7 +484,7 @@ static void send_successor(struct limit_call *call)
     if (next == NULL) {
         return;
     }
-    if (next->rule == NULL || (STAILQ_EMPTY(&next->places) && next->spent == 0 && next->asides == 0)) {
+    if (next->rule == NULL || (STAILQ_EMPTY(&next->places) && next->spent == 0 && next->aside_cost == 0)) {
         /* The rules are others now, or all have left. */
         call_free(next);
         return;
@@ -496,6 +537,9 @@ int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now
 
     for (size_t i = 0; i < held->count; i++) {
         struct limit_place *place = &held->places[i];
+        if (place->call != NULL && limit_call_deadline(place) <= now_us) {
+            continue; /* not waited for any more */
+        }
         asked = asked || place->state == LIMIT_PLACE_ASKED;
         if (place->state == LIMIT_PLACE_ASKED && place->call == NULL) {
             ask_for(limit, place);
@@ -511,10 +555,10 @@ int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now
     return until_us != INT64_MAX ? until_us : now_us;
 }
 
-/* To fetch permits for others, or, exact, to count a request that is observed. */
-static void ask_aside(struct limit *limit, const struct limit_charge *charge)
+/* is_first: of the charges of its rule; a request is counted by the answer to that one. */
+static void ask_aside(struct limit *limit, const struct limit_charge *charge, bool is_first)
 {
-    bool is_counted = charge->rule->accuracy == LIMIT_EXACT;
+    bool is_counted = charge->aside == LIMIT_ASIDE_COUNTED;
     struct limit_call *ahead = find_gathering(limit, charge->bucket);
 
     if (ahead != NULL && !is_counted) {
@@ -525,7 +569,9 @@ static void ask_aside(struct limit *limit, const struct limit_charge *charge)
                                   ? successor_of(ahead, 1)
                                   : question_new(limit, charge->rule, charge->bucket, is_counted ? 1 : charge->cost);
     if (call != NULL && is_counted) {
-        call->asides++;
+        /* Of several requests, each costs 1. */
+        int64_t requests = charge->rule->cost == LIMIT_COST_ONE ? charge->cost : 1;
+        call->asides += is_first ? (uint32_t)requests : 0;
         call->aside_cost += charge->cost;
     }
     if (call != NULL && ahead == NULL) {
@@ -536,8 +582,9 @@ static void ask_aside(struct limit *limit, const struct limit_charge *charge)
 void limit_call_ask_aside(struct limit *limit)
 {
     for (size_t i = 0; i < limit->charge_count; i++) {
-        if (limit->charges[i].asks_aside) {
-            ask_aside(limit, &limit->charges[i]);
+        const struct limit_charge *charge = &limit->charges[i];
+        if (charge->aside != LIMIT_ASIDE_NONE) {
+            ask_aside(limit, charge, i == 0 || charge[-1].rule != charge->rule);
         }
     }
 }
@@ -552,7 +599,7 @@ static void return_grant(struct limit *limit, struct limit_place *place)
     }
     place->state = LIMIT_PLACE_EMPTY;
     limit_share_lock(limit->share, locks);
-    bool is_counted = place->bucket->remote->resets == place->grant_resets;
+    bool is_counted = place->bucket->remote->resets == place->resets;
     limit_share_unlock(limit->share, locks);
     if (is_counted) {
         struct limit_state state = limit_script_state(place->rule, limit_bucket_name(place->bucket));

@@ -21,7 +21,9 @@ struct limit_state {
 /* A reset that was asked for on the admin port: it is answered when Redis has forgotten all of it. */
 struct limit_reset {
     struct admin_query *admin_query;
-    size_t pending;  /* states that are still to be forgotten */
+    struct limit_call *unsent; /* linked by their successors: with each that ends the next is sent */
+    size_t under_way;
+    bool is_sending;
     const char *why; /* it failed; NULL: it did not */
 };
 
@@ -38,6 +40,7 @@ struct limit_call {
     struct limit_places places;   /* who waits for it, in the order in which they came … */
     struct limit_call *successor; /* … and for those who came since it was sent; NULL: nobody did */
     struct limit_reset *reset;    /* of a change that was asked for; NULL: none */
+    bool is_noted;                /* by limit_remote.resetting */
     bool gathers;                 /* others may come to stand behind it */
     int64_t cost;                 /* of each of its places */
     int64_t wanted;
@@ -67,13 +70,11 @@ void limit_script_forget(struct limit_call *call, policy_script_done *done);
 
 /* Until when the place, which waits for a call, waits for Redis. */
 int64_t limit_call_deadline(const struct limit_place *place);
-/* A change of that reset, not sent yet: the bucket, if it is tracked, is locked. NULL when memory is short. */
-struct limit_call *limit_call_forget(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket,
-                                     struct slice name, struct limit_reset *reset);
-/* Nothing is locked. */
-void limit_call_send_forget(struct limit_call *call);
-/* One of what the reset waits for has ended; with the last it is answered, and freed. */
-void limit_call_end_reset(struct limit *limit, struct limit_reset *reset);
+/* Adds what is to be forgotten to the reset; the bucket, if it is tracked, is locked. */
+void limit_call_forget(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket, struct slice name,
+                       struct limit_reset *reset);
+/* Sends some of what is to be forgotten; when all has ended, the reset is answered, and freed. Nothing is locked. */
+void limit_call_go_on(struct limit *limit, struct limit_reset *reset);
 /* How many permits are leased at once at most. */
 int64_t limit_call_batch_most(const struct limit_rule *rule);
 /* Logs a trouble that the rule has with Redis, now and then. */

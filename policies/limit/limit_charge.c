@@ -92,9 +92,9 @@ static int64_t cost_in_bytes(const struct policy_request *request, bool *is_open
     return (int64_t)bytes;
 }
 
-/* So many different keys, and twice as many at most, are kept apart for one request by a global rule: each takes some
- * KiB until Redis has answered. A local one has as many buckets as it tracks. */
-#define CHARGES_MAX ((size_t)32 * 1024)
+/* Redis is asked about so many different keys of one request at most: each takes some KiB until it has answered. Beyond
+ * that on_error decides on what was seen so far. */
+#define ASKED_MAX ((size_t)1000)
 
 /* The keys of a request as a rule sees them. */
 struct key_search {
@@ -103,10 +103,10 @@ struct key_search {
     int64_t now_us;
     int64_t cost; /* of each bucket, unless keys are counted */
     bool is_cost_open;
-    int64_t found;          /* keys that are meant */
-    size_t first, merge_at; /* charges: the first of the rule, and with how many in all they are merged */
-    bool out_of_memory;     /* the search was ended by it */
-    size_t name_length;     /* of the client's part of the name */
+    int64_t found;               /* keys that are meant */
+    size_t first, merge_at;      /* charges: the first of the rule, and with how many in all they are merged */
+    bool is_over, out_of_memory; /* the search was ended: by ASKED_MAX, or by this */
+    size_t name_length;          /* of the client's part of the name */
     char name[LIMIT_BUCKET_MAX];
 };
 
@@ -156,11 +156,11 @@ static bool charge_part(struct key_search *search, struct slice counted)
     }
     if (search->limit->charge_count == search->merge_at) {
         merge_charges(search->limit, search->first, search->rule->cost == LIMIT_COST_KEYS);
-        search->out_of_memory =
-            search->rule->scope == LIMIT_GLOBAL && search->limit->charge_count > search->first + CHARGES_MAX;
+        search->is_over =
+            search->rule->scope == LIMIT_GLOBAL && search->limit->charge_count > search->first + ASKED_MAX;
         search->merge_at = search->first + 2 * (search->limit->charge_count - search->first) + 1024;
     }
-    return !search->out_of_memory;
+    return !search->out_of_memory && !search->is_over;
 }
 
 static bool charge_key(void *context, struct slice key, uint32_t argument_index)
@@ -229,6 +229,9 @@ static bool charge_keys(struct limit *limit, struct limit_rule *rule, const stru
     limit->awaits_keys = !match_visit_keys(request, charge_key, &search) || limit->awaits_keys;
     if (limit->charge_count > search.first + 1) {
         merge_charges(limit, search.first, rule->cost == LIMIT_COST_KEYS);
+    }
+    for (size_t i = search.first; search.is_over && i < limit->charge_count; i++) {
+        limit->charges[i].is_not_asked = true;
     }
     return !search.out_of_memory;
 }

@@ -31,7 +31,10 @@ static void judge_failure(struct limit *limit, struct limit_charge *charge, int6
 {
     const struct limit_rule *rule = charge->rule;
 
-    limit_call_warn(limit, rule, "Redis does not decide in time", now_us);
+    limit_call_warn(limit, rule,
+                    charge->is_not_asked ? "a request has more keys than Redis is asked about"
+                                         : "Redis does not decide in time",
+                    now_us);
     charge->undecided = true;
     charge->wait_us = 0;
     if (rule->on_error == LIMIT_ON_ERROR_DENY) {
@@ -76,6 +79,10 @@ void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_
     bool observes = charge->rule->action == LIMIT_OBSERVE;
 
     charge->wait_us = 0;
+    if (charge->is_not_asked) {
+        judge_failure(limit, charge, now_us);
+        return;
+    }
     if (charge->place != NULL && judge_by_place(limit, charge, now_us)) {
         return;
     }
@@ -98,8 +105,7 @@ void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_
         }
     }
     charge->needs_answer = !observes;
-    bool fetches = charge->rule->accuracy == LIMIT_LEASED && remote != NULL && remote->is_fetching;
-    charge->asks_aside = observes && !fetches;
+    charge->aside = observes ? LIMIT_ASIDE_COUNTED : LIMIT_ASIDE_NONE;
 }
 
 static void spend(struct limit_remote *remote, int64_t cost)
@@ -135,12 +141,12 @@ void limit_global_charge(struct limit_charge *charge, int64_t now_us)
 
     if (granted) {
         charge->place->state = LIMIT_PLACE_EMPTY;
-    } else if (charge->undecided && charge->place->call != NULL) {
+    } else if (charge->undecided && charge->place != NULL && charge->place->call != NULL) {
         /* Redis may yet count it. */
         charge->place->call->spent += charge->cost;
     } else if (rule->accuracy == LIMIT_LEASED && remote != NULL && permits_left(remote) >= charge->cost) {
         spend(remote, charge->cost);
-        charge->asks_aside = wants_refill(rule, remote, now_us);
+        charge->aside = wants_refill(rule, remote, now_us) ? LIMIT_ASIDE_FETCH : LIMIT_ASIDE_NONE;
     }
     if (rule->on_error == LIMIT_ON_ERROR_LOCAL &&
         limit_meter_wait(&rule->meter, &bucket->state, now_us, charge->cost) == 0) {

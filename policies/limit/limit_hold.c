@@ -26,6 +26,7 @@ struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void
     held = calloc(1, sizeof *held + limit->charge_count * sizeof held->places[0]);
     if (held != NULL) {
         held->holder = holder;
+        held->counted = limit->was_delayed;
         TAILQ_INSERT_TAIL(&limit->held, held, of_limit);
     }
     for (; held != NULL && held->count < limit->charge_count; held->count++) {
@@ -78,6 +79,30 @@ void limit_end_hold(struct limit *limit, struct limit_held *held)
     free(held);
 }
 
+int64_t limit_due_ahead(const struct limit_place *place, int64_t now_us)
+{
+    int64_t ahead = 0;
+
+    while ((place = LIST_NEXT(place, of_bucket)) != NULL) {
+        ahead += place->turn_us <= now_us ? place->cost : 0;
+    }
+    return ahead;
+}
+
+/* Of a place of a global rule: whether what Redis said of it was void since. */
+static bool was_reset(struct limit_place *place)
+{
+    const struct limit_remote *remote = place->bucket->remote;
+    bool is_void = remote != NULL && remote->resets != place->resets && place->rule->action == LIMIT_DELAY &&
+                   place->call == NULL && remote->resetting == 0;
+
+    if (is_void) {
+        place->resets = remote->resets;
+        place->state = LIMIT_PLACE_EMPTY;
+    }
+    return is_void;
+}
+
 /* Reckons anew when the turns in its bucket come, from the last one on: none gets later. */
 static bool has_moved_up(struct limit_place *place, int64_t now_us)
 {
@@ -102,7 +127,7 @@ void limit_move_up(struct limit *limit, int64_t now_us)
         for (size_t i = 0; i < held->count; i++) {
             limit_locks locks = limit_bucket_locks(held->places[i].bucket);
             limit_share_lock(limit->share, locks);
-            bool moved = has_moved_up(&held->places[i], now_us);
+            bool moved = has_moved_up(&held->places[i], now_us) || was_reset(&held->places[i]);
             limit_share_unlock(limit->share, locks);
             if (moved) {
                 limit->host->resume(limit->host->context, held->holder);

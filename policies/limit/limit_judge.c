@@ -4,7 +4,6 @@
  */
 #include "limit/limit_private.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -21,18 +20,27 @@ static bool is_denied_undecided(const struct limit_charge *charge)
     return charge->undecided && charge->rule->on_error == LIMIT_ON_ERROR_DENY;
 }
 
+static bool is_queued(const struct limit_charge *charge)
+{
+    return charge->place != NULL && charge->place->state == LIMIT_PLACE_QUEUED;
+}
+
 static void judge_locally(struct limit_charge *charge, int64_t now_us)
 {
     const struct limit_meter *meter = &charge->rule->meter;
     struct limit_bucket *bucket = charge->bucket;
     bool queues = charge->rule->action == LIMIT_DELAY && bucket->queued > 0;
-    bool is_queued = charge->place != NULL && charge->place->state == LIMIT_PLACE_QUEUED;
 
-    /* Who was held has a place in the queue, until it is its turn; who comes now stands behind all of them. */
-    charge->wait_us = is_queued && charge->place->turn_us > now_us ? charge->place->turn_us - now_us
-                      : queues && !is_queued
-                          ? limit_meter_wait_behind(meter, &bucket->state, now_us, bucket->queued, charge->cost)
-                          : limit_meter_wait(meter, &bucket->state, now_us, charge->cost);
+    /* Who was held has a place in the queue, until it is its turn, and then stands behind those whose turn came before;
+     * who comes now stands behind all of them. */
+    if (is_queued(charge) && charge->place->turn_us > now_us) {
+        charge->wait_us = charge->place->turn_us - now_us;
+    } else if (queues) {
+        int64_t ahead = is_queued(charge) ? limit_due_ahead(charge->place, now_us) : bucket->queued;
+        charge->wait_us = limit_meter_wait_behind(meter, &bucket->state, now_us, ahead, charge->cost);
+    } else {
+        charge->wait_us = limit_meter_wait(meter, &bucket->state, now_us, charge->cost);
+    }
 }
 
 static void judge_charge(struct limit *limit, struct limit_charge *charge, int64_t waited_us, int64_t now_us,
@@ -52,7 +60,8 @@ static void judge_charge(struct limit *limit, struct limit_charge *charge, int64
     if (rule->action == LIMIT_OBSERVE) {
         charge->passed_over = true;
     } else if (rule->action == LIMIT_DELAY && !is_denied_undecided(charge) &&
-               charge->wait_us <= rule->max_delay_us - waited_us) {
+               (is_queued(charge) || charge->wait_us <= rule->max_delay_us - waited_us)) {
+        /* Who has a place was told that its turn would come in time. */
         judgement->hold_us = charge->wait_us > judgement->hold_us ? charge->wait_us : judgement->hold_us;
     } else if (judgement->refuser == NULL || judgement->refuser->wait_us < charge->wait_us) {
         judgement->refuser = charge;
@@ -60,11 +69,8 @@ static void judge_charge(struct limit *limit, struct limit_charge *charge, int64
 }
 
 /* False when memory is short. */
-static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t now_us)
+static bool charge_one(struct limit_charge *charge, int64_t now_us)
 {
-    if (charge->undecided) {
-        policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], 1);
-    }
     if (charge->rule->scope == LIMIT_GLOBAL) {
         limit_global_charge(charge, now_us);
         return true;
@@ -76,13 +82,15 @@ static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t
 static void count_admitted(struct limit *limit, size_t first, uint32_t requests)
 {
     struct limit_rule *rule = limit->charges[first].rule;
-    bool is_passed_over = false;
+    bool is_passed_over = false, is_undecided = false;
 
     for (size_t i = first; i < limit->charge_count && limit->charges[i].rule == rule; i++) {
         is_passed_over = is_passed_over || limit->charges[i].passed_over;
+        is_undecided = is_undecided || limit->charges[i].undecided;
     }
-    /* What an exact rule observes is counted when Redis has answered. */
-    bool is_open = limit->charges[first].asks_aside && rule->accuracy == LIMIT_EXACT;
+    policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], is_undecided ? requests : 0);
+    /* … when Redis has answered. */
+    bool is_open = limit->charges[first].aside == LIMIT_ASIDE_COUNTED;
     if (is_passed_over) {
         limit_count(limit, rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, requests);
     } else if (!is_open) {
@@ -104,45 +112,17 @@ static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
         if (charge->passed_over) {
             charge->bucket->refused++;
         } else {
-            charged = charge_one(limit, charge, now_us) && charged;
+            charged = charge_one(charge, now_us) && charged;
         }
     }
     return charged;
-}
-
-static char *append(char *at, const char *text, size_t length)
-{
-    memcpy(at, text, length);
-    return at + length;
-}
-
-/* Who floods is refused as often as it asks: this is not left to printf(), but for those who share what should be
- * theirs alone. */
-static void write_common_refusal(const struct limit_charge *charge, int64_t wait_ms, struct policy_decision *decision)
-{
-    static const char middle[] = " exceeded, retry in ", end[] = " ms\r\n";
-    const struct limit_rule *rule = charge->rule;
-    const struct slice bucket = {charge->bucket->name, charge->bucket->length};
-    char digits[20], sharers[LIMIT_SHARERS_MAX];
-    size_t count = 0;
-
-    do {
-        digits[sizeof digits - ++count] = (char)('0' + wait_ms % 10);
-        wait_ms /= 10;
-    } while (wait_ms > 0);
-    assert(rule->refusal_length + sizeof sharers + sizeof middle + sizeof digits + sizeof end <= sizeof decision->text);
-    char *at = append(decision->text, rule->refusal, rule->refusal_length);
-    at = append(at, sharers, limit_name_write_sharers(rule, bucket, sharers));
-    at = append(at, middle, sizeof middle - 1);
-    at = append(at, digits + sizeof digits - count, count);
-    at = append(at, end, sizeof end - 1);
-    decision->length = (size_t)(at - decision->text);
 }
 
 static void write_refusal(const struct limit_charge *charge, struct policy_decision *decision)
 {
     const struct limit_rule *rule = charge->rule;
     int64_t wait_ms = charge->wait_us / 1000 + (charge->wait_us % 1000 != 0);
+    char sharers[LIMIT_SHARERS_MAX];
     int length = 0;
 
     if (charge->wait_us == LIMIT_NEVER) {
@@ -154,8 +134,9 @@ static void write_refusal(const struct limit_charge *charge, struct policy_decis
                           "-RATELIMITED %s: not decided in %" PRId64 " ms, retry in %" PRId64 " ms\r\n", rule->name,
                           rule->decision_timeout_us / 1000, wait_ms);
     } else {
-        write_common_refusal(charge, wait_ms, decision);
-        return;
+        int sharers_length = (int)limit_name_write_sharers(rule, limit_bucket_name(charge->bucket), sharers);
+        length = snprintf(decision->text, sizeof decision->text, "%s%.*s exceeded, retry in %" PRId64 " ms\r\n",
+                          rule->refusal, sharers_length, sharers, wait_ms);
     }
     decision->length = (size_t)length;
 }
@@ -189,13 +170,19 @@ static void forget_answer(struct limit_charge *charge)
     }
 }
 
-static void hold_for_turn(struct limit *limit, struct limit_charge *charge, int64_t now_us)
+/* turn_us: when all rules that delay will admit it. */
+static void hold_for_turn(struct limit *limit, struct limit_charge *charge, int64_t turn_us)
 {
-    if (charge->rule->scope == LIMIT_LOCAL) {
-        limit_queue(charge->place, now_us + charge->wait_us);
+    const struct limit_remote *remote = charge->bucket->remote;
+
+    if (charge->place->state != LIMIT_PLACE_GRANTED) {
+        charge->place->resets = remote != NULL ? remote->resets : 0;
     }
-    if (charge->wait_us > 0 && !charge->place->counted) {
-        charge->place->counted = true;
+    if (charge->rule->scope == LIMIT_LOCAL) {
+        limit_queue(charge->place, turn_us);
+    }
+    if (charge->wait_us > 0 && !charge->place->held->counted) {
+        charge->place->held->counted = true;
         limit_count(limit, charge->rule, LIMIT_DELAYED, LIMIT_COUNTER_DELAYED, 1);
     }
 }
@@ -220,7 +207,7 @@ static enum policy_verdict hold(struct limit *limit, const struct policy_request
             forget_answer(charge);
         }
         if (charge->rule->action == LIMIT_DELAY) {
-            hold_for_turn(limit, charge, request->now_us);
+            hold_for_turn(limit, charge, request->now_us + hold_us);
         }
     }
     return POLICY_HOLD;

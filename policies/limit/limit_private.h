@@ -42,18 +42,23 @@ struct limit_client {
     struct limit_seat *seats; /* by rule; NULL at first, and after a reload */
 };
 
+/* Whether Redis is to be asked though nobody waits for it: to count, by the answer, what is observed, or to fetch
+ * permits for requests to come. */
+enum limit_aside { LIMIT_ASIDE_NONE, LIMIT_ASIDE_COUNTED, LIMIT_ASIDE_FETCH };
+
 /* What a request is charged with by one rule. */
 struct limit_charge {
     struct limit_rule *rule;
     struct limit_bucket *bucket;
     int64_t cost;
-    int64_t wait_us;           /* when judged: how long until the rule admits it */
-    bool is_cost_open;         /* the request may come to cost more: not all of it is known */
-    bool pinned;               /* for this request alone */
-    bool passed_over;          /* its rule observes and would refuse: it is not charged */
-    bool undecided;            /* Redis did not say: wait_us is what on_error makes of it */
-    bool needs_answer;         /* Redis is to be asked before anything is decided */
-    bool asks_aside;           /* Redis is to be asked, but nobody waits for it */
+    int64_t wait_us;   /* when judged: how long until the rule admits it */
+    bool is_cost_open; /* the request may come to cost more: not all of it is known */
+    bool pinned;       /* for this request alone */
+    bool is_not_asked; /* the request has too many keys: on_error decides */
+    bool passed_over;  /* its rule observes and would refuse: it is not charged */
+    bool undecided;    /* Redis did not say: wait_us is what on_error makes of it */
+    bool needs_answer; /* Redis is to be asked before anything is decided */
+    enum limit_aside aside;
     struct limit_place *place; /* of a request that was on hold; NULL: it was not */
 };
 
@@ -74,13 +79,12 @@ struct limit_place {
     struct limit_rule *rule;
     int64_t cost;
     enum limit_place_state state;
-    bool counted;    /* as delayed */
     bool moved;      /* QUEUED: the turn comes earlier than the request knows, … */
     int64_t turn_us; /* … then */
     LIST_ENTRY(limit_place) of_bucket;
     int64_t refused_until_us; /* REFUSED */
-    int64_t grant_asked_us;   /* GRANTED: when Redis was asked, … */
-    uint64_t grant_resets;    /* … and limit_remote.resets then */
+    int64_t grant_asked_us;   /* GRANTED: when Redis was asked */
+    uint64_t resets;          /* limit_remote.resets then, or when it was held for its turn */
     struct limit_held *held;
     struct limit_call *call; /* ASKED; NULL: none yet */
     STAILQ_ENTRY(limit_place) of_call;
@@ -92,6 +96,7 @@ struct limit_held {
     void *holder;
     size_t asked; /* places whose call has not ended */
     size_t count; /* 0 after a reload: it will be judged anew */
+    bool counted; /* as delayed */
     struct limit_place places[];
 };
 
@@ -113,10 +118,12 @@ struct limit {
     struct limit_charge *charges;
     size_t charge_count;
     size_t charge_room;
+    bool was_delayed;              /* and counted so, before a reload */
     bool awaits_keys;              /* it may have more of them: not all of it has come */
     LIST_HEAD(, limit_call) calls; /* scripts under way, and those that will be sent behind them */
     struct table gathering;        /* those of the calls that gather, by bucket */
-    bool is_known[2];              /* by algorithm: Redis has answered a question, and so has its script */
+    bool is_known[3];              /* Redis was sent these scripts whole: questions by algorithm, and returning */
+    bool is_resetting;             /* LIMIT RESET */
 };
 
 static inline void limit_count(struct limit *limit, struct limit_rule *rule, enum limit_count count,
@@ -161,6 +168,8 @@ struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void
 void limit_queue(struct limit_place *place, int64_t turn_us);
 /* Has those asked about again whose turn comes earlier, as others have left the queue; nothing is locked. */
 void limit_move_up(struct limit *limit, int64_t now_us);
+/* What those cost who stand before it in the queue, and whose turn has come; the bucket is locked. */
+int64_t limit_due_ahead(const struct limit_place *place, int64_t now_us);
 /* Gives up its places: nothing is locked. */
 void limit_leave_places(struct limit *limit, struct limit_held *held);
 void limit_end_hold(struct limit *limit, struct limit_held *held);
@@ -184,8 +193,8 @@ void limit_call_leave(struct limit *limit, struct limit_place *place);
 /* Gives back what Redis has granted to a request that has to wait for another rule: it would be spent too late. Nothing
  * is locked. */
 void limit_call_return_grants(struct limit *limit, struct limit_held *held);
-/* No call is to touch rules or buckets any more: they are about to go. */
-void limit_call_detach(struct limit *limit);
+/* Calls go on with these rules, which take the place of others; those about buckets that go touch them no more. */
+void limit_call_move(struct limit *limit, struct limit_rule *rules, size_t count);
 
 /* ---- limit_verbs.c ---- */
 

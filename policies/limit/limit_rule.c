@@ -462,7 +462,6 @@ void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from)
     rule->what =
         strcmp(options->per, "all") == 0 ? conf_format("%s", amount) : conf_format("%s per %s", amount, options->per);
     rule->refusal = conf_format("-RATELIMITED %s: %s", rule->name, rule->what);
-    rule->refusal_length = strlen(rule->refusal);
     rule->identity = conf_format("%s\n%s\n%s\n%s\n%s\n%s", from->name, amount, options->per, options->keys,
                                  scope_words[options->scope], options->prefix);
     rule->member.description = conf_format("scope=%s algorithm=%s admits=\"%s\" per=%s cost=%s action=%s",

@@ -33,8 +33,7 @@ struct limit_rule {
     struct conf_rate leak; /* of the funnel */
     char *what;            /* "5 in 60s per user", for refusals */
     char *refusal;         /* what most refusals begin with */
-    size_t refusal_length;
-    char *identity; /* of its bucket table: equal for rules whose state means the same */
+    char *identity;        /* of its bucket table: equal for rules whose state means the same */
     enum limit_scope scope;
     char prefix[LIMIT_PREFIX_MAX + 1]; /* of the keys in Redis */
     enum limit_accuracy accuracy;

@@ -48,7 +48,9 @@ static void add_number(struct arguments *arguments, int64_t number)
     add_slice(arguments, (struct slice){text, (size_t)length});
 }
 
-static void run(struct limit_call *call, const char *script, bool whole, const struct arguments *arguments,
+/* *is_known: whether it was sent whole before. The first is not answered by NOSCRIPT: from afar that would cost what is
+ * left of decision_timeout, and what is sent behind a change would overtake it. */
+static void run(struct limit_call *call, const char *script, bool *is_known, const struct arguments *arguments,
                 policy_script_done *done)
 {
     const struct policy_host *host = call->limit->host;
@@ -57,11 +59,12 @@ static void run(struct limit_call *call, const char *script, bool whole, const s
         .arguments = arguments->slices,
         .argument_count = arguments->count,
         .key_count = 1,
-        .is_sent_whole = whole,
+        .is_sent_whole = !*is_known,
         .done = done,
         .context = call,
     };
 
+    *is_known = true;
     policy_count(&call->limit->counters[LIMIT_COUNTER_SCRIPT_CALLS], 1);
     host->run_script(host->context, &asked);
 }
@@ -91,8 +94,7 @@ void limit_script_ask(struct limit_call *call, policy_script_done *done)
     add_number(&arguments, call->wanted);
     add_number(&arguments, call->cost);
     add_number(&arguments, limit_rule_hold_us(call->rule));
-    /* The first is not answered by NOSCRIPT, which from afar would cost what is left of decision_timeout. */
-    run(call, questions[call->state.algorithm], !call->limit->is_known[call->state.algorithm], &arguments, done);
+    run(call, questions[call->state.algorithm], &call->limit->is_known[call->state.algorithm], &arguments, done);
 }
 
 /* How long the permits' asking may be ago when Redis gets them back; rather more than less, or others' would be taken
@@ -117,12 +119,13 @@ void limit_script_give_back(struct limit_call *call, int64_t count, int64_t aske
     add_number(&arguments, count);
     add_number(&arguments, age_bound(&call->state, host->now_us(host->context) - asked_us));
     add_rate(&arguments, &call->state);
-    run(call, "limit_return", true, &arguments, done);
+    run(call, "limit_return", &call->limit->is_known[2], &arguments, done);
 }
 
 void limit_script_forget(struct limit_call *call, policy_script_done *done)
 {
     struct arguments arguments = arguments_of(&call->state);
+    bool is_known = false; /* always whole: it is short */
 
-    run(call, "limit_forget", true, &arguments, done);
+    run(call, "limit_forget", &is_known, &arguments, done);
 }

@@ -113,13 +113,13 @@ static uint64_t tell_step(struct telling *telling, struct limit_share *share, st
 uint64_t limit_share_tell(struct limit_share *share, FILE *out, uint64_t at, size_t most)
 {
     struct telling telling = {.out = out, .most = most};
-    uint64_t place = 0, step = at % STEPS;
+    uint64_t from = at > 0 ? at - 1 : 0, place = 0, step = from % STEPS;
 
     pthread_mutex_lock(&share->registry);
     share->told_number += at == 0 ? 1 : 0;
     telling.number = share->told_number;
     struct limit_bucket_table *bucket_table = LIST_FIRST(&share->bucket_tables);
-    for (; bucket_table != NULL && place < at / STEPS; place++) {
+    for (; bucket_table != NULL && place < from / STEPS; place++) {
         bucket_table = LIST_NEXT(bucket_table, of_share);
     }
     while (bucket_table != NULL && telling.written < most && telling.looked < LOOKED_AT_ONCE) {
@@ -132,7 +132,7 @@ uint64_t limit_share_tell(struct limit_share *share, FILE *out, uint64_t at, siz
     }
     bool is_over = bucket_table == NULL;
     pthread_mutex_unlock(&share->registry);
-    return is_over ? 0 : place * STEPS + step;
+    return is_over ? 0 : 1 + place * STEPS + step;
 }
 
 /* ---- hearing ---- */

@@ -28,67 +28,36 @@ static struct limit_rule *find_global_rule(const struct limit *limit, struct sli
     return NULL;
 }
 
-/* A rule whose state is in Redis, too; the calls for what is to be forgotten are sent when nothing is locked. */
+/* A rule whose state is in Redis, too. */
 struct forgetting {
     struct limit *limit;
     struct limit_rule *rule;
     struct limit_reset *reset;
-    struct limit_call *calls; /* linked by their successors */
 };
-
-static void add_forgotten(struct forgetting *forgetting, struct limit_bucket *bucket, struct slice name)
-{
-    struct limit_call *call = limit_call_forget(forgetting->limit, forgetting->rule, bucket, name, forgetting->reset);
-
-    if (call != NULL) {
-        call->successor = forgetting->calls;
-        forgetting->calls = call;
-    }
-}
 
 static void forget(void *context, struct limit_bucket *bucket)
 {
-    add_forgotten(context, bucket, limit_bucket_name(bucket));
+    struct forgetting *forgetting = context;
+
+    limit_call_forget(forgetting->limit, forgetting->rule, bucket, limit_bucket_name(bucket), forgetting->reset);
 }
 
-/* name: as LIMITS shows it. */
-static bool forget_by_name(struct forgetting *forgetting, struct slice name)
-{
-    char bucket[LIMIT_BUCKET_MAX];
-    size_t length = limit_bucket_table_name(name, bucket);
-
-    if (length > 0) {
-        add_forgotten(forgetting, NULL, (struct slice){bucket, length});
-    }
-    return length > 0;
-}
-
-static void send_forgotten(struct forgetting *forgetting)
-{
-    while (forgetting->calls != NULL) {
-        struct limit_call *call = forgetting->calls;
-        forgetting->calls = call->successor;
-        call->successor = NULL;
-        limit_call_send_forget(call);
-    }
-}
-
-/* NULL, or why it cannot be. */
-static const char *reset(struct limit *limit, struct slice rule, struct slice name, struct limit_reset *reset)
+/* NULL, or why it cannot be. name: as LIMITS shows it. */
+static const char *forget_all(struct limit *limit, struct slice rule, struct slice name, struct limit_reset *reset)
 {
     struct forgetting forgetting = {.limit = limit, .rule = find_global_rule(limit, rule), .reset = reset};
     bool found = limit_share_reset(limit->share, rule, name, forgetting.rule != NULL ? forget : NULL, &forgetting);
+    char bucket[LIMIT_BUCKET_MAX];
+    size_t length = !found && forgetting.rule != NULL ? limit_bucket_table_name(name, bucket) : 0;
 
-    if (!found && forgetting.rule != NULL && name.length > 0) {
+    if (length > 0) {
         /* What is not tracked here may still be counted in Redis. */
-        found = forget_by_name(&forgetting, name);
-    }
-    send_forgotten(&forgetting);
-    if (!found) {
+        limit_call_forget(limit, forgetting.rule, NULL, (struct slice){bucket, length}, reset);
+    } else if (!found) {
         return name.length > 0 ? "no such rule, or nothing is known of that offender; see LIMITS"
                                : "no such rule; see LIMITS";
     }
-    return NULL;
+    return reset->why;
 }
 
 void limit_verb_limit(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
@@ -97,25 +66,18 @@ void limit_verb_limit(void *instance, struct admin_query *admin_query, size_t co
     struct slice name = count > 3 ? arguments[3] : (struct slice){"", 0};
     /* An empty offender is a mistake, and not to be taken for all of them. */
     bool names_nobody = count > 3 && name.length == 0;
-    /* One more is pending until all have been sent. */
-    struct limit_reset *answer = calloc(1, sizeof *answer);
+    struct limit_reset *reset = limit->is_resetting ? NULL : calloc(1, sizeof *reset);
 
-    if (answer == NULL) {
-        limit->host->answer(limit->host->context, admin_query, POLICY_ANSWER_ERROR, slice_of("out of memory"));
+    if (reset == NULL) {
+        limit->host->answer(limit->host->context, admin_query, POLICY_ANSWER_ERROR,
+                            slice_of(limit->is_resetting ? "another LIMIT RESET is under way" : "out of memory"));
         return;
     }
-    *answer = (struct limit_reset){.admin_query = admin_query, .pending = 1};
-    answer->why = names_nobody || !slice_is_word(arguments[1], "reset") ? "usage: LIMIT RESET rule [offender]"
-                                                                        : reset(limit, arguments[2], name, answer);
-    limit_call_end_reset(limit, answer);
-}
-
-/* The number of the argument; 0: it is none. */
-static uint64_t number_of(struct slice text)
-{
-    int64_t number;
-
-    return percent_take_number(&text, &number) ? (uint64_t)number : 0;
+    reset->admin_query = admin_query;
+    limit->is_resetting = true;
+    reset->why = names_nobody || !slice_is_word(arguments[1], "reset") ? "usage: LIMIT RESET rule [offender]"
+                                                                       : forget_all(limit, arguments[2], name, reset);
+    limit_call_go_on(limit, reset);
 }
 
 /* Half of what there is room for: the last bucket may take more than is left. */
@@ -124,13 +86,15 @@ static uint64_t number_of(struct slice text)
 enum policy_answer limit_verb_tell(void *instance, size_t count, const struct slice *arguments, FILE *answer)
 {
     struct limit *limit = instance;
+    struct slice cursor = arguments[2];
     struct text_stream text;
+    int64_t from;
 
     (void)count;
-    if (!slice_is(arguments[1], "ALL") || !text_open(&text)) {
+    if (!slice_is(arguments[1], "ALL") || !percent_take_number(&cursor, &from) || !text_open(&text)) {
         return POLICY_ANSWER_ERROR;
     }
-    uint64_t next = limit_share_tell(limit->share, text.out, number_of(arguments[2]), TOLD_AT_ONCE);
+    uint64_t next = limit_share_tell(limit->share, text.out, (uint64_t)from, TOLD_AT_ONCE);
     bool is_whole = text_close(&text);
     fprintf(answer, "%" PRIu64 "\n", is_whole ? next : 0);
     if (is_whole) {

@@ -85,7 +85,8 @@ void client_update_reading(struct client *client)
      * behind all of it may be the end. */
     bool awaits_turn = client->wait == CLIENT_WAIT_POLICY && client->dropped_if_gone;
     bool reads_ahead = session_may_block(client) || client->session.login_us != 0 || awaits_turn;
-    size_t mark = reads_ahead ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
+    bool has_memory = !memory_is_beyond(client->service->reactor->buffers.memory, 2);
+    size_t mark = reads_ahead && has_memory ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
     bool has_room = buffer_length(&client->input) < mark || client_may_take(client, 0);
     connection_want_read(&client->connection, has_room && !client->input_ended);
 }

@@ -56,6 +56,7 @@ static void add_pieces(struct chain *chain, const struct policy *policy, void *i
     if (policy->gate != NULL) {
         chain->following |= policy->gate->on_step != NULL ? UINT32_C(1) << chain->gate_count : 0;
         chain->keeping |= policy->gate->on_reply != NULL ? UINT32_C(1) << chain->gate_count : 0;
+        chain->recurring |= policy->gate->is_asked_again ? UINT32_C(1) << chain->gate_count : 0;
         chain->ignoring |= policy->gate->ignores_clients ? UINT32_C(1) << chain->gate_count : 0;
         chain->gates[chain->gate_count++] = (struct chain_gate){policy->gate, instance, place};
     }

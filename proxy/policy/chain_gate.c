@@ -264,7 +264,7 @@ static enum policy_verdict ask_gate(struct chain *chain, size_t n, struct policy
     if (verdict == POLICY_CLOSE || (verdict == POLICY_REPLY && decision->rule != NULL)) {
         tell_refusal(chain, gate, request->command, decision->rule);
     }
-    record->decided |= verdict == POLICY_PASS || verdict == POLICY_ADMIT ? bit : 0;
+    record->decided |= verdict == POLICY_PASS || verdict == POLICY_ADMIT ? bit & ~chain->recurring : 0;
     record->passed |= verdict == POLICY_PASS ? bit & chain->keeping : 0;
     return verdict;
 }

@@ -39,6 +39,7 @@ struct chain {
     struct chain_gate gates[POLICIES_MAX];
     size_t gate_count;
     uint32_t following; /* bit n: gate n is told of the steps of what it passed */
+    uint32_t recurring; /* bit n: gate n is asked whenever another one has held the request */
     uint32_t keeping;   /* bit n: gate n has an on_reply: it keeps something of requests */
     uint32_t reloads;
     uint32_t ignoring; /* bit n: gate n does not go by who a client is */

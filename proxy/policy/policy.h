@@ -468,6 +468,7 @@ struct policy_gate {
     void (*on_step)(void *instance, const struct policy_step *step);
     /* It does not go by who a client is: nothing has to be known of that on its account. */
     bool ignores_clients;
+    bool is_asked_again; /* whatever it said, when another one has held the request */
 };
 
 /* An observer sees, and decides nothing. What it does of these two it brings whole, or leaves out. */

@@ -195,7 +195,7 @@ def test_what_the_server_has_goes_through(fake, make_headgate):
 
 
 # To try the command has this error, within a script.
-FAILING = """local redis = setmetatable({{pcall = function(name, ...)
+FAILING = """local redis = setmetatable({{acl_check_cmd = {}, pcall = function(name, ...)
     if name ~= 'GET' then return {{err = '{}'}} end
     return redis.pcall(name, ...)
 end}}, {{__index = redis}})
@@ -203,9 +203,14 @@ end}}, {{__index = redis}})
 UNKNOWN = "ERR Unknown Redis command called from script", "ERR Unknown command", "@user_script: 9: Unknown Redis command"
 
 
-@pytest.mark.parametrize("failure", [*UNKNOWN, "NOPERM no permissions", "Cell error: Store error"])
-def test_until_the_server_has_told_the_script_tries_first(fake, make_headgate, redis, failure):
-    """Servers before 7.0 never tell, and each says in other words that there is no such command."""
+DENIED = "function() return false end", "ERR The user executing the script may not run this command"
+
+
+@pytest.mark.parametrize(
+    ("look", "failure"), [*(("false", text) for text in (*UNKNOWN, "NOPERM no permissions", "Cell error: Store error")), DENIED]
+)
+def test_until_the_server_has_told_the_script_tries_first(fake, make_headgate, redis, look, failure):
+    """Servers before 7.0 never tell, and each says in other words that there is no such command; later ones are asked."""
     fake.answers["COMMAND"] = lambda _lane, _arguments: b"-ERR Unknown subcommand\r\n"
     headgate = make_headgate(fake.url)
     with headgate.connect() as client, redis.connect() as direct:
@@ -213,7 +218,7 @@ def test_until_the_server_has_told_the_script_tries_first(fake, make_headgate, r
             client.request(*words)
             command = fake.next()
             assert command.arguments[0] == b"EVAL" and command.arguments[-1] == b"try"
-            reply = direct("EVAL", FAILING.format(failure).encode() + command.arguments[1], *command.arguments[2:])
+            reply = direct("EVAL", FAILING.format(look, failure).encode() + command.arguments[1], *command.arguments[2:])
             own = [0, 5, 4, -1, 3600] if words[3:] else 0
             assert reply == (own if failure in UNKNOWN else error(failure))
             command.reply(b":1\r\n")
