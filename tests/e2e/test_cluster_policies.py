@@ -26,9 +26,9 @@ def emptied(cluster):
 
 def test_two_sidecars_share_a_limit(cluster, make_headgate):
     headgates = [launch(make_headgate, cluster.url(), "shared", shared(limit=100), threads=count) for count in (1, 4)]
+    [headgate.await_log("masters with slots") for headgate in headgates]  # until then scripts are answered MOVED
     assert rush(connect_to(headgates, 6), 25) == 100
-    assert total(headgates, "admitted_total") == 100
-    assert total(headgates, "undecided_total") == 0
+    assert [total(headgates, name) for name in ("admitted_total", "undecided_total")] == [100, 0]
     keys = {key for node in cluster.current_masters() for key in node.ask("KEYS", "headgate:*")}
     assert keys == {b"headgate:hist:slots:a:all"}
 
