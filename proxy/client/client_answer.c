@@ -8,57 +8,39 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool needs_stand_in(const struct client *client)
+/* A command that Redis cannot accept, in place of the refused one, where the lack of one would be noticed. */
+static const char stand_in[] = "*1\r\n$19\r\nrefused-by-headgate\r\n";
+
+/* The transaction that it would have been part of has to fail. The client sees the refusal instead of what Redis says.
+ */
+static bool spoil_transaction(struct client *client)
 {
-    return client->exclusive != NULL && (client->session.sent_transaction || client->session.silent_next);
+    return client->exclusive == NULL || !client->session.sent_transaction ||
+           upstream_send_hidden(client->exclusive, stand_in, sizeof stand_in - 1, false);
 }
 
-/*
- * Gives Redis a command that it cannot accept in place of the refused one, where the lack of one would be noticed: the
- * transaction that it would have been part of has to fail, and CLIENT REPLY SKIP has to find something to skip. The
- * client sees the refusal instead of Redis' complaint.
- */
-static bool send_stand_in(struct client *client)
+/* Behind CLIENT REPLY only Redis knows whether a request has a reply. False: no answer has a place. */
+static bool refuse_by_redis(struct client *client)
 {
-    static const char bad_arity[] = "*1\r\n$3\r\nGET\r\n";
-    const struct session *session = &client->session;
-
-    if (!needs_stand_in(client)) {
-        return true;
-    }
-    if (session->silent || session->silent_next) {
-        return lane_send_silent(client->exclusive, bad_arity, sizeof bad_arity - 1);
-    }
-    return upstream_send_hidden(client->exclusive, bad_arity, sizeof bad_arity - 1, false);
+    return client->session.silenced && !lane_is_congested(client->exclusive) &&
+           lane_send_silent(client->exclusive, stand_in, sizeof stand_in - 1);
 }
 
 void client_refuse(struct client *client, const struct policy_decision *decision)
 {
-    bool silent = client->session.silent || client->session.silent_next;
     struct chain_record *record = client->held;
 
+    if (client->session.passthrough) {
+        if (refuse_by_redis(client)) {
+            client_end_record(client, POLICY_OUTCOME_LOCAL);
+        } else {
+            client_end(client, "a policy refused a request where no answer has a place");
+        }
+        return;
+    }
     client->held = NULL;
     client->session.spoiled = client->session.spoiled || client->session.deferred;
-    if (client->session.passthrough) {
-        client->held = record;
-        client_end(client, "a policy refused a request where no answer has a place");
-        return;
-    }
-    if (silent && needs_stand_in(client) && lane_is_congested(client->exclusive)) {
-        /* No answer of its own waits here that would hold the client up. */
-        client->held = record;
-        client_end(client, "refused requests whose answers nobody wants wait for Redis");
-        return;
-    }
-    if (!send_stand_in(client)) {
-        client_out_of_memory(client);
-        return;
-    }
-    client->session.silent_next = false;
-    if (silent) {
-        client->held = record;
-        client_end_record(client, POLICY_OUTCOME_LOCAL);
-    } else if (!client_answer(client, decision->text, decision->length, record)) {
+    if (!spoil_transaction(client) || !client_answer(client, decision->text, decision->length, record)) {
         client_out_of_memory(client);
     }
 }
@@ -68,11 +50,7 @@ void client_answer_route(struct client *client, const struct session_route *rout
     struct chain_record *record = client->held;
 
     client->held = NULL;
-    if (client->session.silent || client->session.silent_next) {
-        client->held = record;
-        client->session.silent_next = false;
-        client_end_record(client, POLICY_OUTCOME_LOCAL);
-    } else if (!client_answer(client, route->text, strlen(route->text), record)) {
+    if (!client_answer(client, route->text, strlen(route->text), record)) {
         client_out_of_memory(client);
         return;
     }
@@ -85,10 +63,6 @@ void client_answer_unreachable(struct client *client, const struct lane *lane)
 {
     struct session_route route = {0};
 
-    if (client_is_hushed(client)) {
-        client_end(client, "what it has sent for no answer could not be sent on to Redis");
-        return;
-    }
     snprintf(route.text, sizeof route.text, "-ERR headgate: no connection to Redis at %.80s: %.120s\r\n",
              client->service->settings.upstream_text,
              lane->why[0] != '\0' ? lane->why : "too many requests wait for it already");
@@ -103,7 +77,7 @@ void client_protocol_error(struct client *client)
 
     client_log(client, LOG_LEVEL_INFO, "closing client %s: %.*s", client->address_text, (int)length - 2, text);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_PROTOCOL, 1);
-    if (!client->session.silent && !client->session.silent_next && !client_answer(client, text, length, NULL)) {
+    if (!client->session.silenced && !client_answer(client, text, length, NULL)) {
         client_out_of_memory(client);
         return;
     }

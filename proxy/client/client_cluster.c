@@ -23,7 +23,7 @@
 /* Whether Redis would miss the request that is answered here: it is sent another in its place. */
 static bool is_missed(const struct client *client)
 {
-    return client->session.sent_transaction || client->session.silent || client->session.silent_next;
+    return client->session.sent_transaction;
 }
 
 void client_cluster_refuse(struct client *client, struct session_route *route, const char *text)
@@ -45,11 +45,6 @@ static void change_node(struct client *client, struct session_route *route)
 {
     if (client->sent_runs > 0) {
         wait_for_quiet(client, route);
-    } else if (client->session.silent || client->session.silent_next) {
-        /* Whether that is answered is a state of the lane that it has, and nobody would hear of a refusal. */
-        session_drop_route(client, route);
-        route->answer = SESSION_CLOSE;
-        snprintf(route->text, sizeof route->text, "it said CLIENT REPLY, and what follows is for another node");
     } else if ((client->session.sent_transaction && !client->session.deferred) || !session_may_leave_node(client)) {
         client_cluster_refuse(client, route, CLUSTER_CROSSSLOT);
     } else {

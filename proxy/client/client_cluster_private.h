@@ -6,7 +6,6 @@
  *   client_asked.c        … that only Redis finds
  *   client_redirect*.c    what nodes send elsewhere (client_redirect_private.h)
  *   client_spread.c       what several nodes have to be asked
- *   client_hush.c         replies that nobody wants
  *   client_written.c      which nodes WAIT is about
  *   client_subscriber*.c  subscriptions on lanes of their own (client_subscriber_private.h)
  *   client_resubscribe.c, client_shard.c  … on the client's lane, that go to another node (client_moves_private.h)
@@ -159,28 +158,6 @@ bool client_wrote_elsewhere(const struct client *client, const struct cluster_wa
 bool client_written_is_gone(const struct client *client);
 /* It has been told so: from here on it counts as having written to all that are. */
 void client_written_begin_anew(struct client *client);
-
-/* ---- client_hush.c: where requests of one client may be for different nodes ---- */
-
-/* CLIENT REPLY with that mode. True: Headgate sees to it, and the route says what is answered. False: Redis does. */
-bool client_hush_route(struct client *client, struct slice mode, struct session_route *route);
-/* Whether nobody gets the reply to the request at hand. */
-static inline bool client_is_hushed(const struct client *client)
-{
-    return client->hushed || client->hushes_next;
-}
-/* Of a client that is hushed: whether that holds for the reply to one that is sent. */
-bool client_hush_holds(const struct client *client, const struct expected_reply *expected);
-/* The request at hand, of a client that is hushed: some do nothing but answer. */
-void client_hush_drop(struct client *client, const struct command *command, struct session_route *route);
-/* The request at hand was taken. */
-static inline void client_hush_next(struct client *client)
-{
-    if (client->hushes_next || client->hushes_behind) {
-        client->hushes_next = client->hushes_behind;
-        client->hushes_behind = false;
-    }
-}
 
 /* ---- client_redirect*.c: the same ---- */
 

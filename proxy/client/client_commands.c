@@ -38,12 +38,6 @@ static bool changes_identity(const struct command *command, const struct resp_co
     }
 }
 
-/* Whether Redis' answer to it would not be seen, or not be told from others. */
-static bool answers_unseen(const struct session *session)
-{
-    return session->passthrough || session->unsure || session->silent || session->silent_next;
-}
-
 /*
  * Requests after which rules would be asked about somebody else than who the client is. False: this one goes no
  * further. Within MULTI, Redis would do it amid EXEC, and what follows was judged before: it has words for commands
@@ -69,15 +63,15 @@ static bool is_judged(const struct client *client, const struct command *command
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
         bool may_be_forged = client->session.split || client->session.scripts > 0;
-        route->unsure = client->session.passthrough || client->session.silent_next ||
-                        (client->session.sent_transaction && may_be_forged);
+        route->unsure = client->session.passthrough || (client->session.sent_transaction && may_be_forged);
         route->names_client = true;
         return true;
     }
     if (!changes_identity(command, framed, frame)) {
         return true;
     }
-    route->unsure = answers_unseen(&client->session);
+    /* Redis' answer to it would not be seen. */
+    route->unsure = client->session.passthrough;
     route->names_client = true;
     return may_change_identity(client, route);
 }
@@ -204,10 +198,8 @@ static bool route_subscribe(struct client *client, const struct command *command
     bool opposite = command->kind == COMMAND_UNSUBSCRIBE;
 
     route->identity = true;
-    bool is_silent = client->session.silent || client->session.silent_next;
-    if (client->session.sent_transaction || (is_silent && client->profile->resp == 2)) {
-        /* EXEC will answer with an unknown number of frames. Under CLIENT REPLY the confirmations come all the same,
-         * and then CLIENT REPLY ON is refused without a word. */
+    if (client->session.sent_transaction) {
+        /* EXEC will answer with an unknown number of frames. */
         route->exclusive = true;
         route->passthrough = true;
         return true;
@@ -257,7 +249,7 @@ static void route_quit(struct client *client, struct session_route *route)
 static bool route_reset(struct client *client, const struct resp_command *framed, struct session_route *route)
 {
     if (framed->argument_count != 1) {
-        /* Redis refuses it, under CLIENT REPLY OFF without a word. */
+        /* Redis refuses it. */
         route->exclusive = true;
         return true;
     }
@@ -280,23 +272,6 @@ static void route_alone(const struct resp_command *framed, const char *frame, st
 static bool is_sync(const struct command *command)
 {
     return command != NULL && command->kind == COMMAND_REPLICATION && strcmp(command->name, "replconf") != 0;
-}
-
-static bool route_sync(struct client *client, struct session_route *route)
-{
-    route->sync = true;
-    route->passthrough = client->session.silent || client->session.silent_next;
-    route->dirty = true;
-    route->barrier = true;
-    return session_expect(client, route, EXPECT_SYNC);
-}
-
-static void route_replconf(struct session_route *route)
-{
-    route->exclusive = true;
-    route->pinned = true;
-    /* Some of it is not answered at all. */
-    route->passthrough = true;
 }
 
 static bool route_unknown(struct client *client, struct session_route *route)
@@ -350,7 +325,8 @@ static bool route_container(struct client *client, const struct command *command
 /*
  * Redis 7.0 keeps the connection of its debugger in one place for all clients, and does not notice when it is closed:
  * the next session may be held with whoever has come since. On a lane that would be all clients of it, who would be
- * answered by the debugger. Source: Redis 7.0, eval.c (ldbEnable, ldbStartSession).
+ * answered by the debugger. Rules could not tell what is said to it from commands. Source: Redis 7.0, eval.c
+ * (ldbEnable, ldbStartSession).
  */
 static bool route_script(struct client *client, const struct resp_command *framed, const char *frame,
                          struct session_route *route)
@@ -358,10 +334,13 @@ static bool route_script(struct client *client, const struct resp_command *frame
     if (framed->argument_count < 2 || !word_is(session_kept_argument(framed, frame, 1), "debug")) {
         return session_expect(client, route, EXPECT_SCRIPT);
     }
-    if (!client->service->settings.session_pool && framed->argument_count == 3 &&
-        !word_is(session_kept_argument(framed, frame, 2), "no")) {
-        answer(route, "-ERR headgate: SCRIPT DEBUG might reach others, and is passed on with pool = session only\r\n");
+    bool may_pass = client->service->settings.session_pool && !chain_wants_any(client->service->chain);
+    if (!may_pass && framed->argument_count == 3 && !word_is(session_kept_argument(framed, frame, 2), "no")) {
+        answer(route, "-ERR headgate: SCRIPT DEBUG might reach others, and is passed on with pool = session only, "
+                      "without rules\r\n");
         route->answer = SESSION_REFUSE;
+        /* Who does not read it would have the script run for good. */
+        route->last = true;
         return true;
     }
     route->exclusive = true;
@@ -400,10 +379,10 @@ static bool route_by_kind(struct client *client, const struct command *command, 
         route->passthrough = true;
         return true;
     case COMMAND_REPLICATION:
-        if (is_sync(command)) {
-            return route_sync(client, route);
-        }
-        route_replconf(route);
+        /* Some of it is not answered at all. */
+        route->exclusive = true;
+        route->passthrough = true;
+        route->sync = is_sync(command);
         return true;
     case COMMAND_CLIENT:
         return session_route_client(client, framed, frame, route);
@@ -457,20 +436,10 @@ bool session_route_request(struct client *client, const struct command *command,
     if (client->session.passthrough) {
         route->exclusive = true;
         route->sync = is_sync(command);
+        client->session.database_unseen =
+            client->session.database_unseen || (command != NULL && command->kind == COMMAND_SELECT);
         return true;
     }
     route->pinned = command != NULL && cannot_be_repeated(command, framed, frame);
-    bool routed = command != NULL ? route_by_kind(client, command, framed, frame, route) : route_unknown(client, route);
-    if (!routed) {
-        return false;
-    }
-    bool silent = client->session.silent || client->session.silent_next;
-    if (silent && route->expected != NULL && route->expected->kind != EXPECT_REPLY_ON) {
-        /* Its effect will not be seen, so nothing is known of the connection from here on. */
-        route->pinned = true;
-        client->session.database_unseen =
-            client->session.database_unseen || (command != NULL && command->kind == COMMAND_SELECT);
-        route->unsure = route->unsure || (route->expected->kind == EXPECT_UNKNOWN && !route->expected->is_absent);
-    }
-    return true;
+    return command != NULL ? route_by_kind(client, command, framed, frame, route) : route_unknown(client, route);
 }

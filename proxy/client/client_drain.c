@@ -36,8 +36,8 @@ static bool has_more_to_read(const struct client *client, int64_t now_us)
 static bool waits_in_redis(const struct client *client, int64_t now_us)
 {
     const struct expected_reply *first = client->first != NULL ? client->first->expected : NULL;
-    bool is_of_kind = first != NULL && (first->kind == EXPECT_BLOCKING || first->kind == EXPECT_SYNC);
-    bool may_block = client->waits_for_nodes || (is_of_kind && client->exclusive != NULL);
+    bool may_block =
+        client->waits_for_nodes || (first != NULL && first->kind == EXPECT_BLOCKING && client->exclusive != NULL);
 
     return may_block && now_us - client->active_us >= BLOCKED_PATIENCE_US;
 }

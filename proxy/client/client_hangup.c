@@ -18,16 +18,12 @@
 static void give_up_lane(struct client *client)
 {
     struct lane *lane = client->exclusive;
-    bool is_silence_lost = lane->silent_us != 0;
 
     lane_close(lane, lane->why);
     if (client->exclusive == lane) {
         client->exclusive = NULL;
         client->session = (struct session){0};
         stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-    }
-    if (is_silence_lost) {
-        client_end(client, "what it has sent for no answer could not be sent on to Redis");
     }
 }
 

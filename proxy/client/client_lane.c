@@ -17,8 +17,8 @@ bool session_may_leave_node(const struct client *client)
     const struct session *session = &client->session;
 
     return !client->streaming && (!session->known_transaction || session->deferred) && !session->watching &&
-           !session->tracking && !session->pinned && !session->passthrough && !session->unsure &&
-           session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
+           !session->pinned && !session->passthrough && !session->unsure && session->channels == 0 &&
+           session->patterns == 0 && session->shard_channels == 0;
 }
 
 bool session_is_portable(const struct client *client)
@@ -46,8 +46,6 @@ const char *session_reason(const struct client *client)
            : session->known_transaction                                                    ? "transaction"
            : session->watching                                                             ? "watch"
            : session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 ? "subscribed"
-           : session->tracking                                                             ? "tracking"
-           : session->silent                                                               ? "reply-mode"
            : client->profile->needs_password                                               ? "unauthenticated"
            : session->pinned || session->waited || session->keeps_id                       ? "connection-state"
            : session->told_id_us != 0                                                      ? "client-id"
@@ -148,7 +146,7 @@ static bool begin_deferred(struct client *client)
 bool session_take_lane(struct client *client, const struct session_route *route)
 {
     /* A pinned client would not give a pooled lane back. */
-    bool fresh = route->sync || route->pinned || route->own_writes;
+    bool fresh = route->passthrough || route->pinned || route->own_writes;
 
     if (route->own_writes && session_may_take_home_lane(client)) {
         take_home_lane(client);

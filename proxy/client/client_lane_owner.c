@@ -16,7 +16,6 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
         return true;
     }
     if (client->first == NULL && session_note_confirmation(client, reply)) {
-        /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
         return true;
     }
     /* A command of Headgate's own may be under way there, of which the lane has a run and the client none. NULL: the
@@ -38,8 +37,7 @@ static bool may_go_on(const struct client *client)
 
     return client_is_subscriber(client) && client->state == CLIENT_OPEN && client->first == NULL &&
            !client->streaming && !client->input_ended && resp_reply_idle(&client->exclusive->reply) &&
-           session_is_portable(client) && !session->silent && !session->silent_next && session->blocking == 0 &&
-           session->login_us == 0 && !session->deferred;
+           session_is_portable(client) && session->blocking == 0 && session->login_us == 0 && !session->deferred;
 }
 
 static void owner_broken(void *owner, const char *why)
@@ -77,7 +75,7 @@ static bool owner_leave(void *owner)
     bool is_unsent = client->wait == CLIENT_WAIT_NOTHING || client->wait == CLIENT_WAIT_POLICY;
     bool is_waiting = client->state == CLIENT_OPEN && client->first == NULL && is_unsent;
     bool may_leave = is_waiting && client->told_lane_id != client->exclusive->id && session_is_portable(client) &&
-                     !session->silent && session->blocking == 0 && session->login_us == 0;
+                     session->blocking == 0 && session->login_us == 0;
 
     if (may_leave) {
         session_leave_lane(client);

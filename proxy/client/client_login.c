@@ -27,7 +27,7 @@ bool client_login_is_watched(const struct client *client, const struct session_r
  * client, as its name, another lane is told as well. */
 static bool is_unused(const struct client *client, const struct lane *lane)
 {
-    return lane->state != LANE_READY && client->sent_runs == 0 && lane->silent_us == 0;
+    return lane->state != LANE_READY && client->sent_runs == 0;
 }
 
 static bool enter_lane(struct client *client, const struct session_route *route)

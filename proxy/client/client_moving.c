@@ -122,8 +122,7 @@ static bool may_be_pushed_to(const struct client *client)
 {
     const struct session *session = &client->session;
 
-    return client->state == CLIENT_OPEN && client->profile->resp == 3 && !session->passthrough && !session->silent &&
-           !session->silent_next && !session->unsure;
+    return client->state == CLIENT_OPEN && client->profile->resp == 3 && !session->passthrough && !session->unsure;
 }
 
 bool client_take_maintenance(struct client *client, const struct resp_command *framed, const char *frame)

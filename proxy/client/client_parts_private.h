@@ -154,9 +154,6 @@ struct client {
     uint64_t written;                        /* to which nodes it has written, for WAIT: see client_written.c … */
     uint64_t written_freed;                  /* … and how many ways had gone by then */
     bool waits_for_nodes : 1;                /* all that is under way is a WAIT of several: see client_spread.c */
-    bool hushed : 1;                         /* CLIENT REPLY OFF, of which no node hears: see client_hush.c … */
-    bool hushes_next : 1;                    /* … SKIP: nobody gets the reply to the request at hand … */
-    bool hushes_behind : 1;                  /* … nor to the one behind it */
     struct client_channels *channels;        /* the names that it has subscribed to; NULL: none */
     struct client_subscriber *subscriber;    /* its subscriptions, where they have lanes of their own; NULL: none */
     struct client_deferred *deferred;        /* what was said in MULTI before its first key; NULL: nothing */
@@ -183,8 +180,6 @@ struct client {
     bool lost;            /* the lane broke with requests under way: they are all lost */
     bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
-    bool opted_in;         /* it has said CLIENT TRACKING ON OPTIN: see client_tracking.c */
-    bool may_not_cache;    /* its CLIENT CACHING was refused here, and so is what it was for */
     bool deaf;             /* its connection was reset: what had come of its requests is carried out, for nobody */
     bool owes_identity;    /* the exclusive lane has yet to be told the client's name */
     bool fenced;           /* a fence was set ahead of the AUTH at hand */

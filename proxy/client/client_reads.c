@@ -224,8 +224,7 @@ bool client_reads_take(struct client *client, const struct request *request)
     enum client_reading reading = find_reading(client, request->command);
     const struct session *session = &client->session;
     bool is_short = request->interest->wanted == 0 && client->exclusive == NULL && !session->sent_transaction &&
-                    !session->silent && !session->silent_next && !session->passthrough && !session->unproven &&
-                    !session->unsure && !client_needs_exclusive(client);
+                    !session->passthrough && !session->unproven && !session->unsure && !client_needs_exclusive(client);
     enum conf_reads by = is_short ? client_reads_by(client, request, reading) : CONF_READS_MASTER;
     struct lane *lane = is_short ? find_lane(client, by) : NULL;
 

@@ -58,8 +58,8 @@ static bool is_free(const struct client *client, const struct run *run)
     const struct session *session = &client->session;
     const struct expected_reply *expected = run->expected;
 
-    return !session->sent_transaction && !session->known_transaction && !session->silent && !session->silent_next &&
-           !client->streaming && (expected == NULL || !expected->in_transaction);
+    return !session->sent_transaction && !session->known_transaction && !client->streaming &&
+           (expected == NULL || !expected->in_transaction);
 }
 
 /* Whether it is for one node and no other, as each has its own part of the whole. */
@@ -162,10 +162,6 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     }
     if (!is_free(client, run) || client_redirect_is_over(client, before)) {
         stats_add(client->service->reactor->stats, STATS_REDIRECTS_ENDED, before != NULL);
-        if (run->hushed) {
-            client_end(client, CLIENT_NOT_EXECUTED);
-            return true;
-        }
         return false;
     }
     watch_followers(client, run);

@@ -166,10 +166,6 @@ static void give_up(struct client *client, struct held *held)
     char *error = held->error;
 
     stats_add(client->service->reactor->stats, STATS_REDIRECTS_ENDED, 1);
-    if (run->hushed && !held->is_refuted) {
-        client_end(client, CLIENT_NOT_EXECUTED);
-        return;
-    }
     held->error = NULL;
     client_redirect_drop(client, held);
     client_answer_taken(client, run, slice_of(error));

@@ -182,7 +182,7 @@ static bool is_lane_draining(struct client *client)
 {
     struct lane *lane = client->exclusive;
 
-    if (lane != NULL && buffer_length(&lane->output) > 0 && !lane->ending) {
+    if (lane != NULL && (buffer_length(&lane->output) > 0 || client->session.passthrough) && !lane->ending) {
         lane_end_output(lane);
     }
     /* A lane that never came to be, and has nothing to send any more, will not tell. */
@@ -277,8 +277,7 @@ bool client_is_within_push(const struct client *client)
 /* Whether the answer to another request may join those of the run. */
 static bool takes_answers(const struct run *run)
 {
-    return is_complete(run) && run->expected == NULL && run->policy_record == NULL && !run->hushed &&
-           run->requests < UINT32_MAX / 2;
+    return is_complete(run) && run->expected == NULL && run->policy_record == NULL && run->requests < UINT32_MAX / 2;
 }
 
 /* The answer waits for its turn behind what is under way. False when memory is short. */
@@ -313,12 +312,11 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
 
     stats_add(service->reactor->stats, STATS_REQUESTS_LOCAL, 1);
     client_measure_local(client, length > 0 && *text == '-', length);
-    bool is_hushed = client_is_hushed(client);
-    if (is_hushed || (client->first == NULL && !client_is_within_push(client))) {
+    if (client->first == NULL && !client_is_within_push(client)) {
         struct policy_client view = client_policy_view(client);
         chain_end(service->chain, record, &view, POLICY_OUTCOME_LOCAL, (struct slice){0}, length,
                   reactor_now(service->reactor));
-        client_output(client, text, is_hushed ? 0 : length, false);
+        client_output(client, text, length, false);
         return true;
     }
     return queue_answer(client, text, length, record);
@@ -381,9 +379,7 @@ static void advance(struct client *client)
         if (run->spread != NULL && !client_spread_advance(client, run)) {
             return;
         }
-        if (!run->hushed) {
-            client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
-        }
+        client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
         client_measure_first(client, run);
         if (client->state == CLIENT_CLOSED) {
             return;
@@ -468,9 +464,6 @@ void client_run_bytes(struct run *run, const char *data, size_t length)
 {
     struct client *client = run->owner;
 
-    if (run->hushed) {
-        return;
-    }
     if (client->first == run || is_rest_of_push(client)) {
         client_output(client, data, length, true);
     } else if (!client_add_text(client, run, data, length)) {
@@ -573,9 +566,7 @@ void client_run_lost(struct run *run, enum run_loss loss, const char *why)
 
     client_left_lane(client);
     session_request_unsent(client, run->expected);
-    /* Who has asked for no replies could not be told that it was not done. */
-    if (loss == RUN_LOST || run->hushed || client->streaming || client->session.passthrough ||
-        ended_within_frame(client)) {
+    if (loss == RUN_LOST || client->streaming || client->session.passthrough || ended_within_frame(client)) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
         client->lost = true;
         client_end(client, why);
@@ -585,7 +576,6 @@ void client_run_lost(struct run *run, enum run_loss loss, const char *why)
         client_close_refused(client);
         return;
     }
-    client_note_unsent(client, run);
     answer_unsent(client, run, why);
     if (client->state == CLIENT_CLOSED) {
         return;

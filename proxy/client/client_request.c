@@ -9,6 +9,7 @@
 #include "client/client_cluster_private.h"
 
 #include "base/log.h"
+#include "resp/word.h"
 
 /* ---- looking up ---- */
 
@@ -41,7 +42,7 @@ static void find_by_name(struct client *client, struct request *request)
     if (request->command != NULL) {
         request->interest = client_interest(client->service, request->command);
         request->is_plain = request->command->kind == COMMAND_ORDINARY && request->interest->translator == 0 &&
-                            !client->admitted && client->held == NULL && !client->may_not_cache;
+                            !client->admitted && client->held == NULL;
         if (request->interest->glances != 0 && request->is_plain) {
             glance(client, request);
         }
@@ -51,7 +52,10 @@ static void find_by_name(struct client *client, struct request *request)
 /* The same, if Redis has to be asked about the name. False: the client waits. */
 static bool find_by_asking(struct client *client, struct request *request)
 {
-    if (request->command == NULL && !client_find_command(client, name_of(request), &request->command)) {
+    /* Without rules it makes no difference to bytes, and Redis may be waiting for them, in the debugger of scripts. */
+    bool is_needed = !client->session.passthrough || chain_wants_any(client->service->chain);
+
+    if (request->command == NULL && is_needed && !client_find_command(client, name_of(request), &request->command)) {
         return false;
     }
     request->interest = client_interest(client->service, request->command);
@@ -59,6 +63,14 @@ static bool find_by_asking(struct client *client, struct request *request)
 }
 
 /* ---- what they decided ---- */
+
+/* CLIENT CACHING. Without it Redis would not tell when what is read next changes, whatever the client believes. */
+static bool is_caching(const struct request *request)
+{
+    return request->command != NULL && request->command->kind == COMMAND_CLIENT &&
+           request->framed->argument_count > 1 &&
+           word_is(session_kept_argument(request->framed, request->frame.data, 1), "caching");
+}
 
 /* Does what the policies decided on a request that they did not pass. */
 static enum client_outcome obey(struct client *client, const struct request *request, enum policy_verdict verdict,
@@ -73,8 +85,10 @@ static enum client_outcome obey(struct client *client, const struct request *req
         return CLIENT_WAITS;
     }
     if (verdict == POLICY_REPLY) {
-        client_note_refusal(client, request);
         client_refuse(client, decision);
+        if (is_caching(request)) {
+            client_finish(client);
+        }
     } else {
         client_log(client, LOG_LEVEL_INFO, "a policy closes client %s: %.*s", client->address_text,
                    (int)decision->length, decision->text);
@@ -256,18 +270,6 @@ static void note(struct client *client, const struct request *request, bool join
     client_note(client, request);
 }
 
-/* Not inlined: it is rare, and a decision takes room. False: the request goes its way. */
-__attribute__((noinline)) static bool refuse_uncached(struct client *client, const struct request *request)
-{
-    struct policy_decision decision;
-
-    if (!client_is_uncached(client, request, &decision)) {
-        return false;
-    }
-    client_refuse(client, &decision);
-    return true;
-}
-
 /* A request whose command was looked up. */
 static enum client_outcome take(struct client *client, struct request *request)
 {
@@ -285,9 +287,6 @@ static enum client_outcome take(struct client *client, struct request *request)
         request->is_batched = true;
         return CLIENT_TAKEN;
     }
-    if (client->may_not_cache && refuse_uncached(client, request)) {
-        return CLIENT_TAKEN;
-    }
     if (!client_admit(client, request, &outcome)) {
         return outcome;
     }
@@ -299,21 +298,19 @@ static enum client_outcome take(struct client *client, struct request *request)
 }
 
 /*
- * An empty line, or "*0". Redis does nothing, but what CLIENT REPLY SKIP said is over then. On a shared lane there is
- * no such state, and Redis need not hear of it.
+ * An empty line, or "*0". Redis does nothing, but what CLIENT REPLY SKIP said is over then.
  */
 static enum client_outcome take_nothing(struct client *client)
 {
     static const char nothing[] = "*0\r\n";
 
-    if (client->exclusive == NULL || !(client->session.silent_next || client->session.passthrough)) {
+    if (client->exclusive == NULL || !client->session.passthrough) {
         return CLIENT_TAKEN;
     }
     if (lane_is_congested(client->exclusive)) {
         (void)client_wait_for_lane(client, client->exclusive);
         return CLIENT_WAITS;
     }
-    client->session.silent_next = false;
     if (!lane_send_silent(client->exclusive, nothing, sizeof nothing - 1)) {
         client_out_of_memory(client);
     }
@@ -382,7 +379,6 @@ static enum client_outcome end_whole(struct client *client, const struct request
         client->admitted = false;
         client->gathering = false;
         client->lookup = CLIENT_LOOKUP_NONE;
-        client_hush_next(client);
         client_note_end(client);
         resp_command_reset(&client->command);
     }

@@ -298,8 +298,7 @@ static bool may_move(struct client *client)
     session->channels = 0;
     session->patterns = 0;
     session->shard_channels = 0;
-    bool is_all = session_is_portable(client) && !before.silent && !before.silent_next && before.blocking == 0 &&
-                  before.login_us == 0 && !before.deferred;
+    bool is_all = session_is_portable(client) && before.blocking == 0 && before.login_us == 0 && !before.deferred;
     *session = before;
     return is_all;
 }

@@ -13,8 +13,7 @@ struct lane *client_plain_lane(struct client *client)
     const struct session *session = &client->session;
     struct lane *lane = client->exclusive;
 
-    if (session->passthrough || session->silent || session->silent_next || session->unproven || session->unsure ||
-        client->service->looks_further) {
+    if (session->passthrough || session->unproven || session->unsure || client->service->looks_further) {
         return NULL;
     }
     if (lane != NULL) {
@@ -54,10 +53,9 @@ bool client_choose_lane(struct client *client, const struct session_route *route
             return false;
         }
         *lane = client->exclusive;
-        if (lane_is_congested(*lane)) {
-            return client_wait_for_lane(client, *lane);
-        }
-        return true;
+        /* What has no answer could not be given an error in its place. */
+        bool may_be_lost = client_has_no_answer(client, route) && (*lane)->state != LANE_READY;
+        return may_be_lost || lane_is_congested(*lane) ? client_wait_for_lane(client, *lane) : true;
     }
     if (client->service->looks_further) {
         return client->service->cluster != NULL ? client_cluster_lane(client, route, lane)
@@ -113,7 +111,11 @@ static enum client_outcome carry_out(struct client *client, struct session_route
     }
     if (route->answer == SESSION_REFUSE) {
         session_drop_route(client, route);
-        return refuse(client, route->text);
+        enum client_outcome outcome = refuse(client, route->text);
+        if (route->last && outcome == CLIENT_TAKEN) {
+            client_finish(client);
+        }
+        return outcome;
     }
     if (route->answer == SESSION_LATER) {
         session_drop_route(client, route);
@@ -180,9 +182,6 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
         return CLIENT_TAKEN;
     }
     route.exclusive = route.exclusive || client->gathering;
-    if (client_is_hushed(client)) {
-        client_hush_drop(client, command, &route);
-    }
     if (client->service->looks_further) {
         if (client->service->reads) {
             client_reads_route(client, request->command, request, &route);

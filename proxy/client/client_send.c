@@ -11,8 +11,8 @@ static bool may_extend(const struct client *client, const struct lane *lane)
     const struct run *run = client->last;
 
     return run != NULL && run == lane->last && run->expected == NULL && run->policy_record == NULL &&
-           run->hushed == client_is_hushed(client) && (run->spans != NULL) == (client->waiting_spans != NULL) &&
-           run->first_byte + run->length == lane->appended && run->requests < lane->longest_run;
+           (run->spans != NULL) == (client->waiting_spans != NULL) && run->first_byte + run->length == lane->appended &&
+           run->requests < lane->longest_run;
 }
 
 static void sent_to(struct client *client, struct lane *lane, uint32_t requests)
@@ -35,9 +35,6 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     run->requests = requests;
     run->expected = expected;
     run->policy_record = record;
-    if (client_is_hushed(client)) {
-        run->hushed = client_hush_holds(client, expected);
-    }
     (void)client_measure_run(client, run);
     if (!lane_send(lane, run, data, length)) {
         client_measure_end(client, run);
@@ -66,29 +63,6 @@ static bool send_plain(struct client *client, struct lane *lane, const char *dat
 }
 
 /*
- * Redis may refuse CLIENT REPLY OFF or SKIP, to a subscriber or to who has no right to it, and then there are replies
- * that nobody counts on: one of them could be taken for that to AUTH. So where rules go by who a client is, it is shown
- * by CLIENT REPLY ON before, which changes nothing, that it will be taken. If it is not, the lane breaks. The name is
- * as the client has it, as it may be renamed.
- */
-static bool prove_silence(struct client *client, struct lane *lane, struct slice bytes,
-                          const struct session_route *route)
-{
-    const struct session *session = &client->session;
-    struct resp_walk walk = resp_walk_start(bytes);
-    struct slice name;
-    char command[128];
-
-    if (!(route->silences || route->silences_next) || session->silent || session->silent_next || session->passthrough ||
-        !chain_wants_any(client->service->chain) || !resp_walk_next(&walk, &name)) {
-        return true;
-    }
-    int length = snprintf(command, sizeof command, "*3\r\n$%zu\r\n%.*s\r\n$5\r\nREPLY\r\n$2\r\nON\r\n", name.length,
-                          (int)name.length, name.data);
-    return (size_t)length < sizeof command && upstream_send_hidden(lane, command, (size_t)length, true);
-}
-
-/*
  * What a script has Redis say in several lines could be taken for the answer to AUTH or RESET. Where rules go by who a
  * client is, a fence is set behind it. Within MULTI it would be queued; only RESET gets here then.
  */
@@ -107,7 +81,6 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     if (!lane_send_silent(lane, bytes.data, bytes.length)) {
         return client_out_of_memory(client);
     }
-    lane_note_silence(lane);
     sent_to(client, lane, 1);
     return true;
 }
@@ -140,16 +113,8 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
         is_subscription(route->expected)) {
         client_note_channels(client, route->expected, bytes);
     }
-    if (!client_tell_tracking(client, lane, route)) {
-        sent = client_out_of_memory(client);
-    } else if (client_has_no_answer(client, route)) {
-        if (route->expected != NULL) {
-            session_request_unseen(client, route->expected);
-            expected_reply_give(client->service, route->expected);
-            route->expected = NULL;
-        }
-        sent = prove_silence(client, lane, bytes, route) ? send_silently(client, lane, bytes)
-                                                         : client_out_of_memory(client);
+    if (client_has_no_answer(client, route)) {
+        sent = send_silently(client, lane, bytes);
     } else if (client->service->reactor->measures && !client_measure_sent(client, bytes)) {
         sent = client_out_of_memory(client);
     } else if (route->expected == NULL && client->held == NULL) {

@@ -29,16 +29,6 @@ static void expect(struct client *client, const struct resp_reply *reply, bool i
 
 /* ---- what was sent ---- */
 
-static void sent_client_reply(struct session *session, const struct session_route *route)
-{
-    session->was_silent = session->was_silent || route->silences || route->silences_next;
-    if (route->silences) {
-        session->silent = true;
-    } else if (route->silences_next) {
-        session->silent_next = !session->silent;
-    }
-}
-
 void session_request_sent(struct client *client, const struct session_route *route)
 {
     struct session *session = &client->session;
@@ -48,15 +38,14 @@ void session_request_sent(struct client *client, const struct session_route *rou
 
     session->pinned = session->pinned || route->pinned || follows_unproven;
     session->passthrough = session->passthrough || route->passthrough;
+    session->silenced = session->silenced || route->silences;
     session->unsure = session->unsure || route->unsure || follows_unproven;
     session->unproven = kind == EXPECT_UNKNOWN && !route->expected->is_absent;
-    session->silent_next = false;
     if (route->logs_in && route->expected != NULL) {
         session->login_us = reactor_now(client->service->reactor);
     }
     if (route->sync) {
-        client->exclusive->expects_raw = kind == EXPECT_SYNC;
-        client->exclusive->raw = kind != EXPECT_SYNC;
+        client->exclusive->raw = true;
     }
     if (route->dirty) {
         client->exclusive->dirty = true;
@@ -67,21 +56,11 @@ void session_request_sent(struct client *client, const struct session_route *rou
     }
     if (route->begins_transaction || route->ends_transaction) {
         session->sent_transaction = route->begins_transaction;
-        if (kind == EXPECT_NOTHING) {
-            /* Under CLIENT REPLY OFF or SKIP: no reply will tell. */
-            session->known_transaction = session->sent_transaction;
-        }
     } else if (session_kind_may_block(kind)) {
-        session->blocking++;
-    } else if (kind == EXPECT_RESET && session->silent) {
-        /* If the user may not RESET, nothing will tell. */
         session->blocking++;
     } else if (kind == EXPECT_SCRIPT) {
         session->scripts++;
-    } else if (kind == EXPECT_REPLY_ON) {
-        session->silent = false;
     }
-    sent_client_reply(session, route);
 }
 
 /* ---- what replies mean ---- */
@@ -300,12 +279,6 @@ static void replied_profile(struct client *client, struct expected_reply *expect
     }
 }
 
-static void is_opted_in(struct client *client, bool opted_in)
-{
-    client->opted_in = opted_in;
-    client->exclusive->opted_in = opted_in;
-}
-
 /* After RESET the connection is a new one, but for the credentials that Headgate gives to those who have none. Who was
  * not to be believed before is believed only on another lane. */
 static void replied_reset(struct client *client, const struct resp_reply *reply)
@@ -314,15 +287,13 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
 
     if (!resp_reply_starts(reply, ok_head)) {
         expect(client, reply, false);
-        /* Perhaps it answers an earlier request, and RESET will be done. Redis takes it from subscribers, too. */
-        client->session.unsure =
-            client->session.unsure || client->session.was_silent || resp_reply_starts(reply, "-ERR Can't execute ");
+        /* Redis takes it from subscribers, too: perhaps that answers an earlier request, and RESET will be done. */
+        client->session.unsure = client->session.unsure || resp_reply_starts(reply, "-ERR Can't execute ");
         return;
     }
     client->session = (struct session){.unsure = client->session.unsure};
     client_subscriber_end(client);
     client->gave_user = false;
-    client->hushed = false;
     client->moving = CLIENT_MOVING_UNASKED;
     client_find_identity(client);
     if (!session_change_profile(client, client_arrival_profile(client))) {
@@ -332,7 +303,6 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     client->heavy = 0;
     client->exclusive->expects_pushes = false;
     client->exclusive->dirty = true;
-    is_opted_in(client, false);
     client->exclusive->named = false;
     client->session.was_reset = !client->service->settings.session_pool && client->profile->password != NULL;
     if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
@@ -403,20 +373,6 @@ static void replied_unknown(struct client *client, const struct resp_reply *repl
     }
 }
 
-/* Queued by MULTI, nobody knows when it will begin. */
-static void replied_sync(struct client *client, const struct resp_reply *reply)
-{
-    struct session *session = &client->session;
-
-    session->blocking--;
-    client->exclusive->expects_raw = false;
-    if (!resp_reply_is_error(reply)) {
-        session->pinned = true;
-        session->passthrough = true;
-        client->exclusive->raw = !resp_reply_starts(reply, "+QUEUED");
-    }
-}
-
 /* Queued by MULTI, nobody knows when it will be told. */
 static void replied_id(struct client *client, const struct resp_reply *reply)
 {
@@ -424,41 +380,6 @@ static void replied_id(struct client *client, const struct resp_reply *reply)
         session_id_was_told(client);
     } else if (!resp_reply_is_error(reply)) {
         client->session.pinned = true;
-    }
-}
-
-/* What the client has read is told of to whoever switches tracking on next on this lane. */
-static void may_cache(struct client *client)
-{
-    client->session.tracking = true;
-    client->exclusive->dirty = true;
-}
-
-static void replied_tracking(struct client *client, const struct expected_reply *expected,
-                             const struct resp_reply *reply)
-{
-    expect(client, reply, is_ok(reply));
-    if (expected->kind != EXPECT_CACHING) {
-        profile_learn_right(client->profile, expected->right, reply);
-    }
-    if (resp_reply_is_error(reply)) {
-        return;
-    }
-    switch (expected->kind) {
-    case EXPECT_TRACKING_ON:
-        is_opted_in(client, false);
-        may_cache(client);
-        break;
-    case EXPECT_OPTIN:
-        is_opted_in(client, is_ok(reply));
-        break;
-    case EXPECT_CACHING:
-        may_cache(client);
-        break;
-    default:
-        is_opted_in(client, false);
-        client->session.tracking = client->session.tracking && !is_ok(reply);
-        break;
     }
 }
 
@@ -503,12 +424,6 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
         }
         session_id_is_used(client);
         break;
-    case EXPECT_TRACKING_ON:
-    case EXPECT_TRACKING_OFF:
-    case EXPECT_OPTIN:
-    case EXPECT_CACHING:
-        replied_tracking(client, expected, reply);
-        break;
     case EXPECT_PROFILE:
         replied_profile(client, expected, reply);
         break;
@@ -540,15 +455,8 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
     case EXPECT_UNKNOWN:
         replied_unknown(client, reply);
         break;
-    case EXPECT_SYNC:
-        replied_sync(client, reply);
-        break;
     case EXPECT_SCRIPT:
         replied_script(client, reply);
-        break;
-    case EXPECT_REPLY_ON:
-        expect(client, reply, is_ok(reply));
-        session->unsure = session->unsure || (session->was_silent && !is_ok(reply));
         break;
     case EXPECT_NOTHING:
     case EXPECT_SUBSCRIBE:
@@ -560,12 +468,7 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
 
 bool client_has_no_answer(const struct client *client, const struct session_route *route)
 {
-    enum expected_reply_kind kind = route->expected != NULL ? route->expected->kind : EXPECT_NOTHING;
-
-    if (kind == EXPECT_REPLY_ON || (kind == EXPECT_RESET && !client->session.silent_next)) {
-        return false;
-    }
-    return route->silent || client->session.silent || client->session.silent_next || client->session.passthrough;
+    return route->passthrough || client->session.passthrough;
 }
 
 /* ---- routes ---- */
@@ -594,12 +497,7 @@ void session_drop_route(struct client *client, struct session_route *route)
 bool session_kind_may_block(enum expected_reply_kind kind)
 {
     /* Nobody knows what an unknown command does. */
-    return kind == EXPECT_BLOCKING || kind == EXPECT_UNKNOWN || kind == EXPECT_SYNC;
-}
-
-void session_request_unseen(struct client *client, const struct expected_reply *expected)
-{
-    client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(expected->kind);
+    return kind == EXPECT_BLOCKING || kind == EXPECT_UNKNOWN;
 }
 
 bool session_is_presumed(const struct expected_reply *expected)
@@ -612,8 +510,7 @@ bool session_is_presumed(const struct expected_reply *expected)
     case EXPECT_WATCH:
     case EXPECT_PROFILE:
     case EXPECT_RESET:
-    case EXPECT_TRACKING_ON:
-    case EXPECT_OPTIN:
+    case EXPECT_STATE:
         return true;
     default:
         return false;

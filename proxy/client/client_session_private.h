@@ -3,7 +3,6 @@
  *
  *   client_commands.c     what each command needs of it
  *   client_subcommands.c  … and each subcommand of CLIENT
- *   client_tracking.c     … and client-side caching
  *   client_login.c        the lane of AUTH, or HELLO with it
  *   client_session.c      its state: what requests and replies make of it (client_state.h)
  *   client_channels.c     … subscriptions, and what comes of them
@@ -35,19 +34,16 @@ struct session_route {
     enum conf_reads reads_by; /* by whom, if it reads */
     bool own_writes;          /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
     bool last;                /* the client is closed after the answer (QUIT) */
-    bool silent;              /* Redis will not answer this request */
-    bool silences;            /* nor those behind it (CLIENT REPLY OFF) */
-    bool silences_next;       /* nor the one behind it (CLIENT REPLY SKIP) */
     bool identity;            /* the lane should carry all that the client said of itself */
-    bool passthrough;         /* from this request on */
-    bool sync;                /* if Redis accepts it, what comes from there is no longer RESP */
+    bool passthrough;         /* from this request on, which has no reply that could be told from others … */
+    bool silences;            /* … as it is CLIENT REPLY */
+    bool sync;                /* what comes behind it may be no RESP */
     bool pinned;              /* from this request on */
     bool dirty;               /* the lane is for nobody else after this request */
     bool unsure;              /* from this request on */
     bool names_client;        /* it makes the client somebody else */
     bool barrier;             /* nothing may follow until it is answered */
     bool logs_in;             /* AUTH, and HELLO with it: see client_login.c */
-    bool shows_tracking;      /* Redis' answer tells whether the connection tracks: see client_tracking.c */
     bool begins_transaction;
     bool ends_transaction;
     const struct cluster_way *way; /* in a cluster: where it goes; NULL: home */
@@ -74,26 +70,6 @@ static inline struct slice session_kept_argument(const struct resp_command *fram
 
     return (struct slice){frame + argument->offset, (size_t)argument->length};
 }
-
-/* ---- client_tracking.c ---- */
-
-/* What CLIENT TRACKING needs, of three arguments at least. False when memory is short. */
-bool client_route_tracking(struct client *client, const struct resp_command *framed, const char *frame,
-                           struct session_route *route);
-/* The same for CLIENT CACHING. */
-bool client_route_caching(struct client *client, struct session_route *route);
-/* The answer to some other subcommands of CLIENT shows whether the connection tracks. */
-void client_note_tracking(const struct client *client, struct slice subcommand, struct session_route *route);
-/* A policy has refused that request. If it was CLIENT CACHING of who tracks, the next one is not to be read by who
- * might keep it unseen: `may_not_cache`. */
-void client_note_refusal(struct client *client, const struct request *request);
-/* The same for a request that Redis could not be sent, unless others behind it have gone with it. */
-void client_note_unsent(struct client *client, const struct run *run);
-/* Whether the request is to be refused instead of that one, as it may be: not if it reads nothing. */
-bool client_is_uncached(struct client *client, const struct request *request, struct policy_decision *decision);
-/* Tells the lane, ahead of the route's request, that the client has opted in, if that would show and was not told yet.
- * False when memory is short. */
-bool client_tell_tracking(struct client *client, struct lane *lane, const struct session_route *route);
 
 /* ---- client_login.c ---- */
 
@@ -130,14 +106,12 @@ bool session_kind_may_block(enum expected_reply_kind kind);
 /* Whether Redis may wait for ever with a request that is under way. */
 static inline bool session_may_block(const struct client *client)
 {
-    return client->session.blocking > 0 || client->session.blocking_unseen || client->waits_for_nodes;
+    return client->session.blocking > 0 || client->waits_for_nodes;
 }
 
 /* The client is that profile's from now on; the reference is taken over. False: memory was short, and the client is
  * closed, with its lane and what was observed. */
 bool session_change_profile(struct client *client, struct profile *profile);
-/* The request is sent, and nothing will tell of its reply. */
-void session_request_unseen(struct client *client, const struct expected_reply *expected);
 /*
  * Whether requests behind this one mean something else where it is not done: they would run outside of MULTI, in
  * another database, as another user. Who has sent them ahead of its answer cannot take them back. expected may be NULL.

@@ -222,7 +222,6 @@ static struct run *add_run(struct client *client, struct spread *spread)
         run->owner = client;
         run->requests = 1;
         run->spread = spread;
-        run->hushed = client_is_hushed(client);
         run->part = (uint16_t)spread->count;
         spread->references++;
     }
@@ -361,14 +360,8 @@ static void find_own_address(const struct client *client, char host[INET6_ADDRST
 
 static enum client_outcome answer(struct client *client, struct slice text)
 {
-    const struct policy_decision nothing = {.length = 0};
     struct chain_record *record = client->held;
 
-    if (client->session.silent || client->session.silent_next) {
-        /* Redis hears of it all the same, as that may be over then. */
-        client_refuse(client, &nothing);
-        return CLIENT_TAKEN;
-    }
     client->held = NULL;
     if (!client_answer(client, text.data, text.length, record)) {
         client_out_of_memory(client);
@@ -499,10 +492,6 @@ enum client_outcome client_spread(struct client *client, const struct request *r
     }
     if (client_cluster_has_to_wait(client, NULL) || (client->exclusive != NULL && client->sent_runs > 0)) {
         return waits(client, route);
-    }
-    if (client->session.silent || client->session.silent_next) {
-        session_drop_route(client, route);
-        return answer(client, slice_of("-ERR headgate: before a cluster this cannot be said under CLIENT REPLY\r\n"));
     }
     struct spread *spread = spread_new(client, route->plan);
     if (spread == NULL) {
@@ -669,7 +658,7 @@ bool client_spread_advance(struct client *client, struct run *run)
         return false;
     }
     drop_replies(spread);
-    client_output(client, text.bytes, run->hushed ? 0 : text.length, false);
+    client_output(client, text.bytes, text.length, false);
     text_free(&text);
     return client->state != CLIENT_CLOSED;
 }

@@ -14,11 +14,7 @@ struct session {
     bool known_transaction;
     bool access_queued; /* in it is a command that changes who needs a password */
     bool watching;
-    bool tracking;
-    bool silent;          /* CLIENT REPLY OFF */
-    bool silent_next;     /* CLIENT REPLY SKIP: the next request has no reply */
-    bool was_silent;      /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
-    bool database_unseen; /* SELECT went unanswered, or in MULTI: nobody knows which one the client has now */
+    bool database_unseen; /* nobody has seen what became of a SELECT, so which one the client has now */
     bool pinned;          /* state that nothing clears: exclusive for life */
     int64_t told_id_us;   /* when the client was told the lane's id, which it may use for a while; 0: it was not */
     bool keeps_id;        /* … or for life: somebody may count on the id */
@@ -26,15 +22,15 @@ struct session {
     bool was_reset; /* RESET has taken Headgate's credentials off this connection: it is left, whatever else holds */
     bool deferred;  /* in a cluster: MULTI was answered here, and is to be said ahead of the first request in it … */
     bool spoiled;   /* … of which one was refused since, so that EXEC is to fail */
-    bool passthrough; /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool passthrough; /* which reply answers what cannot be told: bytes only, exclusive for life … */
+    bool silenced;    /* … as CLIENT REPLY was said, so that a request may have none */
     bool split;       /* an error of a script has come, and Redis may have said it in several lines */
     bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
     bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
-    uint32_t blocking;    /* requests under way that may wait in Redis for ever */
-    bool blocking_unseen; /* … or were sent so that nothing tells when they are answered */
-    uint32_t scripts;     /* scripts under way */
-    bool queued_script;   /* one of those that MULTI has queued */
-    int64_t login_us;     /* since when an answer to AUTH is due; 0: none is */
+    uint32_t blocking;  /* requests under way that may wait in Redis for ever */
+    uint32_t scripts;   /* scripts under way */
+    bool queued_script; /* one of those that MULTI has queued */
+    int64_t login_us;   /* since when an answer to AUTH is due; 0: none is */
     int64_t channels;
     int64_t patterns;
     int64_t shard_channels;
@@ -50,11 +46,6 @@ enum expected_reply_kind {
     EXPECT_BLOCKING,
     EXPECT_SUBSCRIBE,
     EXPECT_UNSUBSCRIBE,
-    EXPECT_TRACKING_ON,
-    EXPECT_TRACKING_OFF,
-    EXPECT_OPTIN,   /* CLIENT TRACKING ON OPTIN */
-    EXPECT_CACHING, /* CLIENT CACHING */
-    EXPECT_REPLY_ON,
     EXPECT_PROFILE, /* AUTH, HELLO, SELECT */
     EXPECT_NAME,    /* CLIENT SETNAME */
     EXPECT_LIBRARY, /* CLIENT SETINFO */
@@ -64,7 +55,6 @@ enum expected_reply_kind {
     EXPECT_RESET,
     EXPECT_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
     EXPECT_ACCESS, /* commands that change who needs a password */
-    EXPECT_SYNC,   /* SYNC and PSYNC */
     EXPECT_SCRIPT, /* scripts, and what loads them */
     EXPECT_UNKNOWN
 };

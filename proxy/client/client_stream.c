@@ -36,7 +36,7 @@ static bool is_followed(const struct client *client)
 {
     const struct session *session = &client->session;
 
-    return !session->passthrough && !session->silent && !session->silent_next && !session->pinned && !session->unsure;
+    return !session->passthrough && !session->pinned && !session->unsure;
 }
 
 /* Refuses it as Redis does, so that nothing of it has to be held; what went before may have been an AUTH. Always false:

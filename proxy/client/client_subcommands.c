@@ -4,11 +4,11 @@
  *
  *   SETNAME, GETNAME, SETINFO   answered here, once Redis has shown that the user may use them
  *   MAINT_NOTIFICATIONS         answered here; mostly as by a server that does not know it
- *   TRACKING, CACHING           client_tracking.c
  *   what leaves nothing behind  the home lane
  *   what asks about all, or acts upon others   a lane of its own for the command
  *   what tells the id           a lane of its own, for a while if Redis has accepted it (session_id_was_told())
- *   what may leave something    the same, for life
+ *   what may leave something    the same, for life: TRACKING and CACHING among them, if Redis accepts it
+ *   REPLY                       … and bytes only, as nobody can tell which request has a reply
  */
 #include "client/client_cluster_private.h"
 
@@ -204,29 +204,24 @@ static bool route_maintenance(struct client *client, const struct resp_command *
 
 /* ---- what Redis answers ---- */
 
-static bool route_reply(struct client *client, struct slice mode, struct session_route *route)
+/* ON alone is how each connection begins. Who has to authenticate first would be told no more than that. */
+static void route_reply(struct client *client, struct slice mode, struct session_route *route)
 {
-    if (client_hush_route(client, mode, route)) {
-        return true;
-    }
-    route->exclusive = true;
-    if (client->session.sent_transaction) {
-        route->passthrough = true;
-        return true;
-    }
     if (word_is(mode, "on")) {
-        return session_expect(client, route, EXPECT_REPLY_ON);
+        return;
     }
-    if (!word_is(mode, "off") && !word_is(mode, "skip")) {
-        /* Redis refuses it, or nobody knows what it does. */
-        return session_expect(client, route, EXPECT_STATE);
+    if (client->service->cluster != NULL) {
+        answer(route,
+               "-ERR headgate: CLIENT REPLY OFF and SKIP are refused before a Redis Cluster: they would hold at one "
+               "node only\r\n");
+        route->answer = SESSION_REFUSE;
+    } else if (client->profile->needs_password) {
+        answer(route, "-NOAUTH Authentication required.\r\n");
+    } else {
+        route->exclusive = true;
+        route->passthrough = true;
+        route->silences = true;
     }
-    route->silences = word_is(mode, "off");
-    route->silences_next = word_is(mode, "skip");
-    route->silent = route->silences || route->silences_next;
-    /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
-    route->pinned = true;
-    return true;
 }
 
 static bool route_pause(struct client *client, const struct resp_command *framed, const char *frame,
@@ -270,11 +265,10 @@ static bool route_state(struct client *client, bool has_unclear_errors, struct s
 
 /* How a subcommand is dealt with that Redis answers. */
 enum treatment {
-    TREAT_HOME,     /* it leaves nothing behind */
-    TREAT_ALONE,    /* the same, but for the length of its reply, or the lanes that it kills */
-    TREAT_STATE,    /* something, if it succeeds */
-    TREAT_STATE_ON, /* the same; its opposite, OFF, is how each connection begins */
-    TREAT_UNKNOWN   /* nobody knows what, unless Redis does not know it either */
+    TREAT_HOME,   /* it leaves nothing behind */
+    TREAT_ALONE,  /* the same, but for the length of its reply, or the lanes that it kills */
+    TREAT_KEEPS,  /* something, if it succeeds */
+    TREAT_UNKNOWN /* nobody knows what, unless Redis does not know it either */
 };
 
 struct subcommand {
@@ -283,11 +277,10 @@ struct subcommand {
 };
 
 static const struct subcommand subcommands[] = {
-    {"capa", TREAT_STATE},        {"getredir", TREAT_HOME},
-    {"help", TREAT_HOME},         {"import-source", TREAT_STATE_ON},
-    {"kill", TREAT_ALONE},        {"list", TREAT_ALONE},
-    {"no-evict", TREAT_STATE_ON}, {"no-touch", TREAT_STATE_ON},
-    {"trackinginfo", TREAT_HOME}, {"unblock", TREAT_HOME},
+    {"caching", TREAT_KEEPS},       {"capa", TREAT_KEEPS}, {"getredir", TREAT_HOME},  {"help", TREAT_HOME},
+    {"import-source", TREAT_KEEPS}, {"kill", TREAT_ALONE}, {"list", TREAT_ALONE},     {"no-evict", TREAT_KEEPS},
+    {"no-touch", TREAT_KEEPS},      {"reply", TREAT_HOME}, {"tracking", TREAT_KEEPS}, {"trackinginfo", TREAT_HOME},
+    {"unblock", TREAT_HOME},
 };
 
 static enum treatment treatment_of(struct slice name)
@@ -305,7 +298,6 @@ static bool route_by_treatment(struct client *client, const struct resp_command 
 {
     struct slice subcommand = session_kept_argument(framed, frame, 1);
     enum treatment treatment = treatment_of(subcommand);
-    bool is_off = framed->argument_count == 3 && word_is(session_kept_argument(framed, frame, 2), "off");
 
     switch (treatment) {
     case TREAT_HOME:
@@ -315,12 +307,9 @@ static bool route_by_treatment(struct client *client, const struct resp_command 
         route->identity = word_is(subcommand, "list");
         route->pinned = route->pinned || (word_is(subcommand, "kill") && may_kill_itself(framed, frame));
         return true;
-    case TREAT_STATE_ON:
-        return is_off || route_state(client, false, route);
-    case TREAT_STATE:
+    case TREAT_KEEPS:
         return route_state(client, false, route);
     case TREAT_UNKNOWN:
-        route->shows_tracking = true;
         return route_state(client, true, route);
     }
     return true;
@@ -336,7 +325,8 @@ bool session_route_client(struct client *client, const struct resp_command *fram
     }
     struct slice subcommand = session_kept_argument(framed, frame, 1);
     if (word_is(subcommand, "reply") && count == 3) {
-        return route_reply(client, session_kept_argument(framed, frame, 2), route);
+        route_reply(client, session_kept_argument(framed, frame, 2), route);
+        return true;
     }
     /* Under another name (rename-command) the text would have that. */
     if (word_is(subcommand, "maint_notifications") && !route->pinned) {
@@ -359,13 +349,6 @@ bool session_route_client(struct client *client, const struct resp_command *fram
     if (word_is(subcommand, "pause") || word_is(subcommand, "unpause")) {
         return route_pause(client, framed, frame, route);
     }
-    if (word_is(subcommand, "tracking") && count >= 3) {
-        return client_route_tracking(client, framed, frame, route);
-    }
-    if (word_is(subcommand, "caching")) {
-        return client_route_caching(client, route);
-    }
-    client_note_tracking(client, subcommand, route);
     if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
         route->identity = true;
         return session_expect(client, route, EXPECT_ID);

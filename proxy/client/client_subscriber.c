@@ -16,8 +16,7 @@ bool client_subscriber_takes(const struct client *client, const struct session_r
 
     return route->answer == SESSION_FORWARD && expected != NULL &&
            (expected->kind == EXPECT_SUBSCRIBE || expected->kind == EXPECT_UNSUBSCRIBE) && client->profile->resp == 3 &&
-           !client->profile->needs_password && !session->sent_transaction && !session->passthrough &&
-           !session->unsure && !session->silent && !session->silent_next;
+           !client->profile->needs_password && !session->sent_transaction && !session->passthrough && !session->unsure;
 }
 
 /* ---- over which lane ---- */

@@ -32,7 +32,6 @@ static struct run *new_part(struct client *client, const struct run *run, uint32
     if (part != NULL) {
         part->receiver = run->receiver;
         part->owner = client;
-        part->hushed = run->hushed;
         part->requests = requests;
         insert_before(client, part, run, near);
     }
@@ -84,10 +83,6 @@ void client_answer_taken(struct client *client, struct run *run, struct slice er
     struct resp_reply reply = {.keep_head = true};
     size_t taken;
 
-    if (run->hushed && slice_begins(error, "-ERR headgate: ")) {
-        client_end(client, "what it has sent for no answer could not be sent on to Redis");
-        return;
-    }
     (void)resp_reply_feed(&reply, error.data, error.length, &taken);
     if (run->expected != NULL) {
         (void)session_reply(client, run->expected, &reply);

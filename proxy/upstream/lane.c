@@ -504,39 +504,10 @@ static void expire_first_run(struct lane *lane)
  */
 static void expire_runs(struct lane *lane, int64_t queued_before_us)
 {
-    bool all = lane->use == LANE_EXCLUSIVE;
+    bool all = lane->use == LANE_EXCLUSIVE && lane->first != NULL && lane->first->queued_us <= queued_before_us;
 
     while (lane->state != LANE_CLOSED && lane->first != NULL && (all || lane->first->queued_us <= queued_before_us)) {
         expire_first_run(lane);
-    }
-}
-
-/* What has no answer would be dropped without a word, and what follows it would be taken in another way than it was
- * meant: a MULTI under CLIENT REPLY SKIP. */
-static void expire_silence(struct lane *lane)
-{
-    const struct lane_owner *events = lane->owner_events;
-    void *owner = lane->owner;
-
-    lane_close(lane, lane->why[0] != '\0' ? lane->why : "not connected yet");
-    if (owner != NULL) {
-        events->broken(owner, "what it has sent for no answer could not be sent on to Redis");
-    }
-}
-
-static bool is_overdue(const struct lane *lane, int64_t queued_before_us)
-{
-    return lane->first != NULL && lane->first->queued_us <= queued_before_us;
-}
-
-static void expire(struct lane *lane, int64_t queued_before_us)
-{
-    bool is_silence_overdue = lane->silent_us != 0 && lane->silent_us <= queued_before_us;
-
-    if (is_silence_overdue || (lane->silent_us != 0 && is_overdue(lane, queued_before_us))) {
-        expire_silence(lane);
-    } else if (is_overdue(lane, queued_before_us)) {
-        expire_runs(lane, queued_before_us);
     }
 }
 
@@ -562,7 +533,7 @@ void lane_tick(struct lane *lane, int64_t wait_ms)
         set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
     }
     if (lane->state != LANE_READY) {
-        expire(lane, now - clock_ms_to_us(wait_ms));
+        expire_runs(lane, now - clock_ms_to_us(wait_ms));
         return;
     }
     if (lane->first == NULL) {

@@ -143,23 +143,20 @@ struct lane {
     uint64_t written;         /* bytes of them that the kernel took */
     struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
     uint64_t requests_waiting;
-    bool follows;         /* as its settings say, when it was made */
-    bool giving_back;     /* what was not answered is just being given back: nothing may be sent on it */
-    uint32_t longest_run; /* so many requests of one client at most are made one run */
-    struct buffer sent;   /* of one that follows: what was written, as far as it was not answered … */
-    uint64_t sent_from;   /* … from that position of the stream on */
-    struct buffer unread; /* … and the beginning of an error, which is read again with the rest of it */
-    int64_t silent_us;    /* since when bytes of the owner wait that will have no answer; 0: none do, or it is READY */
+    bool follows;            /* as its settings say, when it was made */
+    bool giving_back;        /* what was not answered is just being given back: nothing may be sent on it */
+    uint32_t longest_run;    /* so many requests of one client at most are made one run */
+    struct buffer sent;      /* of one that follows: what was written, as far as it was not answered … */
+    uint64_t sent_from;      /* … from that position of the stream on */
+    struct buffer unread;    /* … and the beginning of an error, which is read again with the rest of it */
     struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
     bool resp3;              /* it speaks RESP3: pushes may come that nobody here has asked for */
     bool swallows;           /* the frame that is coming in is such a push, which nobody gets */
     bool expects_pushes;     /* the owner is subscribed in RESP2: replies must be looked at one by one */
-    bool expects_raw;        /* its last request asks for replication: the answer may be no RESP */
     bool raw;                /* no longer RESP (replication): bytes go to the owner as they come */
     bool dirty;              /* not to be used again by anybody else */
     bool needs_fence;        /* what came last may have been more replies than it seemed: see upstream_send_fence() */
     bool named;              /* was given the name of a client, perhaps of one that has left it */
-    bool opted_in;           /* was told CLIENT TRACKING ON OPTIN; what its owner then caches makes it dirty */
     bool refused;            /* Redis did not take the credentials, at the last attempt */
     bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
     bool outdated;           /* it has said a password that its profile has no more */
@@ -216,8 +213,6 @@ bool lane_send_silent(struct lane *lane, const char *data, size_t length);
 struct slice lane_request_at_hand(const struct lane *lane, const struct run *run);
 /* Gives all back of which nothing was sent, on a lane that is not READY: what a receiver does not take is lost. */
 void lane_give_back(struct lane *lane, const char *why);
-/* To be told of bytes that have no answer, not even an error if they cannot be sent: the lane then breaks. */
-void lane_note_silence(struct lane *lane);
 /* The same with bytes that come from a connection, moved inside the kernel. The bytes taken, an enum connection_result,
  * or 0 if the lane would rather be given bytes. */
 ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most);

@@ -27,7 +27,6 @@ void lane_now_ready(struct lane *lane)
 {
     event_del(&lane->timer);
     lane_move(lane, LANE_READY);
-    lane->silent_us = 0;
     lane->ready_us = reactor_now(lane->reactor);
     lane->failures = lane->desynced ? lane->failures : 0;
     lane->next_target = 0;

@@ -59,13 +59,6 @@ bool lane_send_silent(struct lane *lane, const char *data, size_t length)
     return append_output(lane, data, length);
 }
 
-void lane_note_silence(struct lane *lane)
-{
-    if (lane->state != LANE_READY && lane->silent_us == 0) {
-        lane->silent_us = reactor_now(lane->reactor);
-    }
-}
-
 ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most)
 {
     struct reactor *reactor = lane->reactor;

@@ -192,24 +192,11 @@ static void frame_ended(struct lane *lane)
     }
 }
 
-/* Whether replication begins here, instead of a reply: with the length of an RDB file, or with the empty lines that
- * Redis sends until it has one. */
-static bool begins_replication(const struct lane *lane, const char *data)
-{
-    return lane->expects_raw && lane->first != NULL && lane->first == lane->last && lane->first->receiver != NULL &&
-           resp_reply_idle(&lane->reply) && *data != '+' && *data != '-' && *data != '>';
-}
-
 /* One frame, or what there is of it. Returns the bytes that it dealt with. */
 static size_t take_frame(struct lane *lane, const char *data, size_t length)
 {
     size_t taken;
 
-    if (begins_replication(lane, data)) {
-        lane->expects_raw = false;
-        frame_ended(lane);
-        return 0;
-    }
     if (lane->use == LANE_POOLED && lane->written == 0 && lane->first == NULL && *data == '-') {
         /* A spare that Redis has not taken after all: it has too many clients. */
         lane_close(lane, "Redis refused the connection");

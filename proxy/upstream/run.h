@@ -76,7 +76,6 @@ struct run {
     uint32_t answered;
     bool watched : 1;    /* each request that is answered is told of: see passed */
     bool redirected : 1; /* the receiver's: it was sent elsewhere, and is to be known again */
-    bool hushed : 1;     /* the receiver's: nobody gets its replies */
     uint16_t part;       /* the receiver's: which of the spread it is */
     uint32_t kept;       /* the receiver's: bytes that it counts for the run, without the text */
     struct buffer text;  /* replies that wait for their turn; those of local runs */

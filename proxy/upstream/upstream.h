@@ -13,13 +13,7 @@ struct upstream;
 
 /* Subcommands of CLIENT that a user may use or not: the first client who tries shows it. Nobody else asks, as Redis
  * writes down who was refused (ACL LOG); see upstream_rights.c. And PING, which fences are. */
-enum profile_right {
-    PROFILE_MAY_SETNAME = 1,
-    PROFILE_MAY_GETNAME = 2,
-    PROFILE_MAY_SETINFO = 4,
-    PROFILE_MAY_PING = 8,
-    PROFILE_MAY_TRACK = 16
-};
+enum profile_right { PROFILE_MAY_SETNAME = 1, PROFILE_MAY_GETNAME = 2, PROFILE_MAY_SETINFO = 4, PROFILE_MAY_PING = 8 };
 
 #define PROFILE_RIGHTS 5
 
@@ -250,10 +244,6 @@ bool upstream_send_told(struct lane *lane, const char *command, size_t length, e
 /* Names the connection, hidden: by HELLO where Redis has not shown that the user may use CLIENT SETNAME, as anybody may
  * use that. name: "" for none. */
 bool upstream_name_lane(struct lane *lane, const char *name);
-
-/* Tells an exclusive lane CLIENT TRACKING ON OPTIN, hidden: `opted_in` from here on. If Redis does not take it, the
- * lane breaks. False when memory is short. */
-bool upstream_opt_in(struct lane *lane);
 
 /*
  * Sends a question of Headgate's own whose answer nobody else can know; any other reply in its place breaks the lane.

@@ -15,9 +15,9 @@ static void return_to_pool(struct lane *lane)
 /*
  * ---- fences ----
  *
- * A PING, which Redis takes from subscribers, too. For a user who may not PING, of which ACL LOG would tell each time,
- * a name that no command has: Redis looks for it before it looks at rights, notes nothing, and has it in its answer.
- * That one counts as an error in INFO, and so it is not for all.
+ * A PING, which Redis may refuse: NOPERM, of which ACL LOG would tell each time, NOAUTH, BUSY, LOADING. Then a name
+ * that no command has: Redis looks for it before anything else, notes nothing, and has it in its answer. That one
+ * counts as an error in INFO, and so it is not for all.
  */
 
 #define FENCE_SECRET 16 /* bytes; twice as many digits */
@@ -27,31 +27,22 @@ struct fence {
     struct run_pool *runs;
     bool passed;
     bool by_name;    /* the secret is the name of a command, not an argument of PING */
-    bool is_refused; /* Redis says that the user may not PING */
-    bool keeps_star; /* the first byte of an array has come, and not what it is */
+    bool is_refused; /* Redis does not take a PING */
     char secret[FENCE_SECRET * 2 + 1];
 };
 
-/* A subscriber of RESP2 is sent arrays of three and of four; only its pong is one of two. */
+/* Only a subscriber of RESP2 is sent arrays. */
 static bool is_message(const struct fence *fence, const struct resp_reply *reply)
 {
-    return fence->lane->owner != NULL && fence->lane->expects_pushes && reply->type == '*' && reply->head_length > 1 &&
-           reply->head[1] != '2';
+    return fence->lane->owner != NULL && fence->lane->expects_pushes && reply->type == '*';
 }
 
 static void fence_bytes(struct run *run, const char *data, size_t length)
 {
-    struct fence *fence = run->owner;
-    struct lane *lane = fence->lane;
-    bool goes_on = is_message(fence, &lane->reply), begins = goes_on && fence->keeps_star;
+    const struct fence *fence = run->owner;
 
-    /* The fence goes with its lane, if the owner lets go of that. */
-    fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
-    if (begins) {
-        lane->owner_events->bytes(lane->owner, "*", 1);
-    }
-    if (goes_on && lane->owner != NULL) {
-        lane->owner_events->bytes(lane->owner, data, length);
+    if (is_message(fence, &fence->lane->reply)) {
+        fence->lane->owner_events->bytes(fence->lane->owner, data, length);
     }
 }
 
@@ -67,8 +58,7 @@ static bool is_unknown(const struct fence *fence, const struct resp_reply *reply
 static bool is_pong(const struct fence *fence, const struct resp_reply *reply)
 {
     char text[RESP_HEAD_KEPT];
-    int length = snprintf(text, sizeof text, "%s$%d\r\n%s\r\n", reply->type == '*' ? "*2\r\n$4\r\npong\r\n" : "",
-                          FENCE_SECRET * 2, fence->secret);
+    int length = snprintf(text, sizeof text, "$%d\r\n%s\r\n", FENCE_SECRET * 2, fence->secret);
 
     return reply->size == (uint64_t)length && memcmp(reply->head, text, (size_t)length) == 0;
 }
@@ -87,8 +77,8 @@ static bool fence_reply(struct run *run, const struct resp_reply *reply)
     fence->passed = fence->by_name ? is_unknown(fence, reply) : is_pong(fence, reply);
     if (!fence->by_name && (fence->passed || resp_reply_starts(reply, "-NOPERM"))) {
         profile_learn_right(lane_profile(fence->lane), PROFILE_MAY_PING, reply);
-        fence->is_refused = !fence->passed;
     }
+    fence->is_refused = !fence->by_name && reply->type == '-';
     if (!fence->passed && fence->lane->owner != NULL) {
         lane_fail(fence->lane, "there were more replies than requests");
     }
@@ -152,15 +142,6 @@ static struct fence *fence_new(struct lane *lane)
     return fence;
 }
 
-/* One that is refused breaks the lane of who waits for it: his does not begin by asking. */
-static bool is_by_name(const struct lane *lane)
-{
-    const struct profile *profile = lane_profile(lane);
-    bool is_unproven = profile->user != NULL && (profile->granted & PROFILE_MAY_PING) == 0;
-
-    return (profile->denied & PROFILE_MAY_PING) != 0 || (lane->owner != NULL && is_unproven);
-}
-
 bool upstream_send_fence(struct lane *lane)
 {
     struct fence *fence = fence_new(lane);
@@ -175,7 +156,8 @@ bool upstream_send_fence(struct lane *lane)
     run->receiver = &fence_receiver;
     run->owner = fence;
     run->expected = fence;
-    fence->by_name = is_by_name(lane);
+    /* One that is refused breaks the lane of who waits for it: his does not begin by asking. */
+    fence->by_name = lane->owner != NULL || (lane_profile(lane)->denied & PROFILE_MAY_PING) != 0;
     int length = snprintf(command, sizeof command, "%s$%d\r\n%s\r\n",
                           fence->by_name ? "*1\r\n" : "*2\r\n$4\r\nPING\r\n", FENCE_SECRET * 2, fence->secret);
     if (!lane_send(lane, run, command, (size_t)length)) {
@@ -241,8 +223,6 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
     lane->expects_pushes = false;
     if (!clean || !resp_reply_idle(&lane->reply) || !upstream_may_be_pooled(lane)) {
         lane_close(lane, "not needed any more");
-    } else if (!upstream_opt_out(lane)) {
-        lane_close(lane, "out of memory");
     } else if (!lane->needs_fence) {
         return_to_pool(lane);
     } else if (!upstream_send_fence(lane)) {

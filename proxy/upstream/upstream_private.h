@@ -107,10 +107,6 @@ void upstream_prepare_move(struct upstream *upstream);
 
 /* ---- upstream_tracking.c ---- */
 
-/* The lane, which caches nothing, is to be somebody else's: tracking ends if it is on, and a fence is needed behind
- * that. False when memory is short. */
-bool upstream_opt_out(struct lane *lane);
-
 /* ---- upstream_renewal.c ---- */
 
 /* The lane is ready, could not be made, or is closed. False: it is no trial of a new password. */
