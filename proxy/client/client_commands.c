@@ -325,27 +325,28 @@ static bool route_container(struct client *client, const struct command *command
 /*
  * Redis 7.0 keeps the connection of its debugger in one place for all clients, and does not notice when it is closed:
  * the next session may be held with whoever has come since. On a lane that would be all clients of it, who would be
- * answered by the debugger. Rules could not tell what is said to it from commands. Source: Redis 7.0, eval.c
+ * answered by the debugger. And rules could not tell what is said to it from commands. Source: Redis 7.0, eval.c
  * (ldbEnable, ldbStartSession).
  */
-static bool route_script(struct client *client, const struct resp_command *framed, const char *frame,
-                         struct session_route *route)
+bool session_may_debug(const struct client *client)
 {
-    if (framed->argument_count < 2 || !word_is(session_kept_argument(framed, frame, 1), "debug")) {
-        return session_expect(client, route, EXPECT_SCRIPT);
-    }
-    bool may_pass = client->service->settings.session_pool && !chain_wants_any(client->service->chain);
-    if (!may_pass && framed->argument_count == 3 && !word_is(session_kept_argument(framed, frame, 2), "no")) {
-        answer(route, "-ERR headgate: SCRIPT DEBUG might reach others, and is passed on with pool = session only, "
-                      "without rules\r\n");
-        route->answer = SESSION_REFUSE;
-        /* Who does not read it would have the script run for good. */
-        route->last = true;
-        return true;
-    }
-    route->exclusive = true;
-    route->passthrough = true;
-    return true;
+    return client->service->settings.session_pool && !chain_wants_any(client->service->chain);
+}
+
+static bool begins_debugger(const struct command *command, const struct resp_command *framed, const char *frame)
+{
+    return command != NULL && command->kind == COMMAND_SCRIPT && framed->argument_count == 3 &&
+           word_is(session_kept_argument(framed, frame, 1), "debug") &&
+           !word_is(session_kept_argument(framed, frame, 2), "no");
+}
+
+/* Who does not look at the answer would have the script run for good. */
+static void refuse_debugger(struct session_route *route)
+{
+    answer(route, "-ERR headgate: SCRIPT DEBUG might reach others, and is passed on with pool = session only, and "
+                  "without rules\r\n");
+    route->answer = SESSION_REFUSE;
+    route->last = true;
 }
 
 static bool route_by_kind(struct client *client, const struct command *command, const struct resp_command *framed,
@@ -411,7 +412,9 @@ static bool route_by_kind(struct client *client, const struct command *command, 
     case COMMAND_EVAL:
         return session_expect(client, route, EXPECT_SCRIPT);
     case COMMAND_SCRIPT:
-        return route_script(client, framed, frame, route);
+        route->exclusive = true;
+        route->passthrough = begins_debugger(command, framed, frame);
+        return route->passthrough || session_expect(client, route, EXPECT_SCRIPT);
     }
     return true;
 }
@@ -433,13 +436,26 @@ bool session_route_request(struct client *client, const struct command *command,
     if (!is_judged(client, command, framed, frame, route)) {
         return true;
     }
+    if (begins_debugger(command, framed, frame) && !session_may_debug(client)) {
+        refuse_debugger(route);
+        return true;
+    }
     if (client->session.passthrough) {
         route->exclusive = true;
         route->sync = is_sync(command);
+        route->last = command != NULL && command->kind == COMMAND_QUIT;
         client->session.database_unseen =
             client->session.database_unseen || (command != NULL && command->kind == COMMAND_SELECT);
         return true;
     }
     route->pinned = command != NULL && cannot_be_repeated(command, framed, frame);
-    return command != NULL ? route_by_kind(client, command, framed, frame, route) : route_unknown(client, route);
+    if (command == NULL) {
+        return route_unknown(client, route);
+    }
+    bool routed = route_by_kind(client, command, framed, frame, route);
+    if (route->passthrough && client->profile->needs_password) {
+        /* Redis would say no more than that, and AUTH may follow. */
+        answer(route, "-NOAUTH Authentication required.\r\n");
+    }
+    return routed;
 }

@@ -52,8 +52,8 @@ static void find_by_name(struct client *client, struct request *request)
 /* The same, if Redis has to be asked about the name. False: the client waits. */
 static bool find_by_asking(struct client *client, struct request *request)
 {
-    /* Without rules it makes no difference to bytes, and Redis may be waiting for them, in the debugger of scripts. */
-    bool is_needed = !client->session.passthrough || chain_wants_any(client->service->chain);
+    /* Redis may be waiting for them in the debugger of scripts, and tell nothing until they have come. */
+    bool is_needed = !client->session.passthrough || !session_may_debug(client);
 
     if (request->command == NULL && is_needed && !client_find_command(client, name_of(request), &request->command)) {
         return false;

@@ -63,6 +63,8 @@ bool session_route_request(struct client *client, const struct command *command,
 /* The same for CLIENT. */
 bool session_route_client(struct client *client, const struct resp_command *framed, const char *frame,
                           struct session_route *route);
+/* Whether the debugger of scripts may be begun. */
+bool session_may_debug(const struct client *client);
 
 static inline struct slice session_kept_argument(const struct resp_command *framed, const char *frame, size_t index)
 {

@@ -204,7 +204,7 @@ static bool route_maintenance(struct client *client, const struct resp_command *
 
 /* ---- what Redis answers ---- */
 
-/* ON alone is how each connection begins. Who has to authenticate first would be told no more than that. */
+/* ON alone is how each connection begins. */
 static void route_reply(struct client *client, struct slice mode, struct session_route *route)
 {
     if (word_is(mode, "on")) {
@@ -215,8 +215,6 @@ static void route_reply(struct client *client, struct slice mode, struct session
                "-ERR headgate: CLIENT REPLY OFF and SKIP are refused before a Redis Cluster: they would hold at one "
                "node only\r\n");
         route->answer = SESSION_REFUSE;
-    } else if (client->profile->needs_password) {
-        answer(route, "-NOAUTH Authentication required.\r\n");
     } else {
         route->exclusive = true;
         route->passthrough = true;

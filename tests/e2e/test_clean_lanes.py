@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.admin import stats
-from harness.resp import OK, Error, Status, encode, wait_for
+from harness.resp import NULL, OK, Error, Status, encode, wait_for
 from harness.rules import launch
 from harness.target import client_list
 
@@ -288,18 +288,16 @@ def test_nobody_becomes_an_exception(judged, renamed, attack, separately):
 
 
 @pytest.mark.parametrize("command", ("SYNC", "PSYNC"))
-def test_refused_replication_changes_nothing(redis, make_headgate, pool, command):
+def test_refused_replication_is_bytes_and_rules_hold(redis, make_headgate, pool, command):
     headgate = launch(make_headgate, redis, pool, RULES)
     with headgate.connect() as client:
-        client.send(encode(command, "x") + encode("SET", "k", "v") + encode("FLUSHALL") + encode("GET", "k"))
-        replies = client.read_many(4)
+        client.send(encode(command, "x") + encode("SET", "k", "v") + encode("GET", "k"))
+        replies = client.read_many(3)
         assert isinstance(replies[0], Error) and b"wrong number of arguments" in replies[0]
-        assert replies[1] == OK
-        assert replies[2].startswith(b"DENIED flush")
-        assert replies[3] == b"v"
-        if pool == "shared":
-            client("GET", "k")
-            assert "lane=shared" in headgate.admin()("CLIENTS").decode()
+        assert replies[1:] == [OK, b"v"]
+        client.request("FLUSHALL")
+        client.assert_closed()
+    assert redis.connect()("GET", "k") == b"v"
 
 
 def test_rules_hold_for_a_replica(redis, make_headgate, pool):
@@ -373,15 +371,18 @@ def test_reply_on_after_a_silent_subscription(target):
     assert client.read_many(2) == [OK, b"a"]
 
 
-def test_tracking_leaves_no_trace_on_a_lane(redis, make_headgate):
+@pytest.mark.parametrize("options", ((), ("OPTIN",), ("BCAST",)))
+def test_tracking_leaves_no_trace_on_a_lane(redis, make_headgate, options):
     """Redis remembers by the connection what it has told, also after tracking has ended."""
-    headgate = make_headgate(redis, pool="shared")
+    headgate = make_headgate(redis, pool="shared", exclusive_ready=0)
     with headgate.connect() as first:
         first("HELLO", 3)
-        assert first("CLIENT", "TRACKING", "on") == OK
+        assert first("CLIENT", "TRACKING", "on", *options) == OK
         first("GET", "private-key")
         assert first("CLIENT", "TRACKING", "off") == OK
-        assert first("GET", "x") is not False
+        assert first("GET", "x") is NULL
+        assert "lane=connection-state" in headgate.admin()("CLIENTS").decode()
+    wait_for(lambda: stats(headgate)["lanes_exclusive"] == "0", what="the lane to be closed")
     with headgate.connect() as second:
         second("HELLO", 3)
         assert second("CLIENT", "TRACKING", "on") == OK
@@ -436,13 +437,33 @@ def test_the_debugger_of_scripts_reaches_nobody(redis, make_headgate):
 
 def test_the_debugger_is_refused_within_a_transaction_and_by_any_spelling(redis, make_headgate):
     headgate = make_headgate(redis, pool="shared")
-    with headgate.connect() as client:
-        for words in (("script", "debug", "sync"), ("SCRIPT", "DEBUG", b"YES\0x"), ("SCRIPT", "Debug", "EVIL")):
-            assert client(*words).startswith(b"ERR headgate: SCRIPT DEBUG")
-        assert client("MULTI") == OK
-        assert client("SCRIPT", "DEBUG", "YES").startswith(b"ERR headgate: SCRIPT DEBUG")
-        assert client("EXEC").startswith(b"EXECABORT")
-        assert client("SCRIPT", "DEBUG", "NO") == OK
+    for words in (("script", "debug", "sync"), ("SCRIPT", "DEBUG", b"YES\0x"), ("SCRIPT", "Debug", "EVIL"), ("SCRIPT", "DEBUG", "YES")):
+        with headgate.connect() as client:
+            assert client("SCRIPT", "DEBUG", "NO") == OK
+            transaction = encode("MULTI") if words[2] == "YES" else b""
+            client.send(transaction + encode(*words) + encode("EVAL", "return redis.call('SET', 'k', 'v')", 0))
+            replies = client.read_many(2 if transaction else 1)
+            assert replies[-1].startswith(b"ERR headgate: SCRIPT DEBUG")
+            client.assert_closed()
+    assert redis.connect()("EXISTS", "k") == 0, "whoever does not look at the answer would have written"
+
+
+def test_debugging_stops_nobody_for_long(redis, make_headgate):
+    """Redis waits for the debugger, and so would an answer of its to anything else."""
+    told = []
+    for connect in (redis.connect, make_headgate(redis, pool="session").connect):
+        with connect() as client, connect() as other:
+            assert other("PING") == b"PONG"
+            assert client("SCRIPT", "DEBUG", "SYNC") == OK
+            client.send(encode("EVAL", "local n = 1\nreturn n", 0))
+            replies = [client.read()]
+            for word in ("no-such-command-of-any", "c"):
+                client.send(encode(word))
+                replies.append(client.read())
+            client.send(encode("n"))
+            assert other("PING") == b"PONG"
+            told.append(replies)
+    assert told[0] == told[1]
 
 
 SUBSCRIBED = encode("SUBSCRIBE", "evil")
@@ -527,10 +548,24 @@ def test_the_second_line_of_an_error_is_not_the_answer_to_reset(redis, make_head
             assert direct("GET", "canary") == b"sings", line
 
 
-@pytest.mark.parametrize("pool", ("shared", "session"))
-def test_reset_ends_a_silence_that_redis_has_taken(redis, make_headgate, pool):
-    headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\n")
+CHANGES = (("AUTH", "default", "any"), ("HELLO", 2, "SETNAME", "x"), ("RESET",), ("CLIENT", "SETNAME", "x"))
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+@pytest.mark.parametrize("mode", (OFF + ON, SKIP + encode("SET", "x", "1") + ON))
+def test_where_rules_ask_who_said_client_reply_stays_who_it_is(redis, make_headgate, pool, mode, changes):
+    headgate = launch(make_headgate, redis, pool, RULES)
     with headgate.connect() as client:
+        client.send(mode + encode("SET", "x", 2) + encode("GET", "x") + encode("FLUSHALL"))
+        assert client.read_many(3) == [OK, OK, b"2"] and b"refused-by-headgate" in client.read()
+        client.send(encode(*changes))
+        client.read()
+        client.request("GET", "x")
+        client.assert_closed()
+
+
+def test_reset_ends_a_silence_that_redis_has_taken(target):
+    with target.connect() as client:
         client.send(OFF + encode("SET", "x", "1") + encode("RESET") + encode("GET", "x"))
         assert client.read_many(2) == [Status(b"RESET"), b"1"]
         client.send(OFF + encode("SET", "x", "2") + ON + encode("GET", "x") + encode("RESET") + encode("GET", "x"))
@@ -555,6 +590,24 @@ def test_a_client_whose_script_failed_may_become_another(redis, make_headgate, p
         client.send(failing + encode("RESET") + encode("ACL", "WHOAMI") + encode("GET", "x"))
         assert client.read_many(4)[1:] == [b"RESET", b"default", None]
         assert client("FLUSHALL").startswith(b"DENIED flush")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("EVAL", "return 1", 0), ("EVALSHA", "0" * 40, 0), ("FCALL", "f", 0), ("SCRIPT", "LOAD", "return 1"),
+        ("CLIENT", "REPLY", "OFF"), ("CLIENT", "REPLY", "SKIP"), ("CLIENT", "TRACKING", "ON"), ("SYNC",), ("MONITOR",),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_who_is_refused_before_auth_goes_on_behind_it(make_redis, make_headgate, pool, words):
+    redis = make_redis("--requirepass", "pw")
+    told = []
+    for connect in (redis.connect, launch(make_headgate, redis, pool, RULES).connect):
+        with connect() as client:
+            told.append([client(*words), client("AUTH", "pw"), client("CLIENT", "SETNAME", "x"), client("GET", "x")])
+    assert told[0] == told[1]
+    assert told[0][0].startswith(b"NOAUTH ")
 
 
 @pytest.mark.parametrize("rights", (("+@all",), ("+@all", "-ping")))
