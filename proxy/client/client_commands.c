@@ -330,7 +330,8 @@ static bool route_container(struct client *client, const struct command *command
  */
 bool session_may_debug(const struct client *client)
 {
-    return client->service->settings.session_pool && !chain_wants_any(client->service->chain);
+    return client->service->settings.session_pool && client->service->cluster == NULL &&
+           !chain_wants_any(client->service->chain);
 }
 
 static bool begins_debugger(const struct command *command, const struct resp_command *framed, const char *frame)
@@ -343,8 +344,8 @@ static bool begins_debugger(const struct command *command, const struct resp_com
 /* Who does not look at the answer would have the script run for good. */
 static void refuse_debugger(struct session_route *route)
 {
-    answer(route, "-ERR headgate: SCRIPT DEBUG might reach others, and is passed on with pool = session only, and "
-                  "without rules\r\n");
+    answer(route, "-ERR headgate: SCRIPT DEBUG might reach others: it is passed on with pool = session, without rules, "
+                  "before one server\r\n");
     route->answer = SESSION_REFUSE;
     route->last = true;
 }

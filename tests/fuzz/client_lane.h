@@ -34,7 +34,6 @@ struct peer {
     bool subscribed;        /* was, at some time */
     bool transacted;        /* has sent MULTI */
     bool tunnelled;         /* may be a passthrough */
-    bool unsaid;            /* it has said HELLO where nothing shows which protocol it speaks since */
     bool ended;             /* has closed its writing half */
 };
 

@@ -275,10 +275,6 @@ static const char *const requests[] = {
     "HAUTH v p",
     "HRESET",
     "NOSUCH",
-    "CLIENT TRACKING ON OPTIN",
-    "CLIENT TRACKING ON! OPTIN!x",
-    "CLIENT TRACKINGINFO",
-    "CLIENT CACHING YES",
 };
 
 #define REQUESTS (sizeof requests / sizeof requests[0])
@@ -361,26 +357,15 @@ static void note_request(struct peer *peer, const char *text)
         peer->excused = true;
     }
 
+    peer->tunnelled = peer->tunnelled || is_reply_mode || (peer->transacted && is_subscription);
     /* Who the client is then cannot be told, and the policy may be asked about somebody else: it is closed. */
-    peer->excused =
-        peer->excused || (is_identity && (peer->tunnelled || peer->reference.silent || peer->reference.skip_next));
-    if (is_reply_mode && peer->reference.channels != 0 && peer->reference.resp == 2) {
-        /* Redis refuses it, but Headgate takes it for granted: a refusal by the policy may be silent then. */
-        peer->wild = true;
-        peer->excused = true;
-    }
+    peer->excused = peer->excused || (is_identity && peer->tunnelled);
     peer->subscribed = peer->subscribed || strncmp(text, "SUBSCRIBE ", 10) == 0 || strcmp(text, "KSUB a") == 0;
     peer->transacted = peer->transacted || strcmp(text, "MULTI") == 0 || strcmp(text, "KMULTI") == 0;
-    /* In a transaction, or unheard, these make a passthrough of the connection, where nothing can be refused but by
-     * closing.
-     */
+    /* In a passthrough Redis refuses it by words of its own, or the client is closed. */
     bool is_refused = strcmp(text, "DECR k") == 0 || strchr(text, '!') != NULL;
-    bool is_silent = peer->reference.silent || peer->reference.skip_next;
-    peer->unsaid = peer->unsaid || (is_silent && strncmp(text, "HELLO", 5) == 0);
-    bool is_unheard = is_silent && (peer->reference.resp == 2 || peer->unsaid);
-    peer->tunnelled =
-        peer->tunnelled || (peer->transacted && (is_subscription || is_reply_mode)) || (is_subscription && is_unheard);
-    peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || (is_refused && peer->tunnelled);
+    peer->wild = peer->wild || (is_refused && peer->tunnelled);
+    peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || peer->wild;
 }
 
 void step_request(struct world *world, struct peer *peer, struct steps *script)

@@ -218,7 +218,6 @@ static void run_reset(struct model *model)
     forget_transaction(model);
     model->channels = 0;
     model->tracking = false;
-    model->opted_in = false;
     model->silent = false;
     model->resp = 2;
     model->database = 0;
@@ -254,17 +253,7 @@ static void run_client(struct model *model, const struct arguments *arguments)
         model->name[0] != '\0' ? reply_text(model, model->name) : reply_null(model);
     } else if (is(arguments, 1, "tracking") && arguments->count == 3) {
         model->tracking = is(arguments, 2, "on");
-        model->opted_in = false;
         reply(model, "+OK\r\n");
-    } else if (is(arguments, 1, "tracking") && arguments->count == 4) {
-        model->tracking = false;
-        model->opted_in = true;
-        reply(model, "+OK\r\n");
-    } else if (is(arguments, 1, "trackinginfo")) {
-        reply(model, model->opted_in ? "$5\r\noptin\r\n" : model->tracking ? "$2\r\non\r\n" : "$3\r\noff\r\n");
-    } else if (is(arguments, 1, "caching")) {
-        model->tracking = model->tracking || model->opted_in;
-        reply(model, model->opted_in ? "+OK\r\n" : "-ERR not in OPTIN mode\r\n");
     } else {
         reply(model, "+OK\r\n");
     }

@@ -33,7 +33,6 @@ struct model {
     bool skip_next;    /* CLIENT REPLY SKIP came with the last command */
     bool skipping;     /* … and this one is skipped */
     bool tracking;     /* it is told of what is touched */
-    bool opted_in;     /* CLIENT TRACKING ON OPTIN: it is from CLIENT CACHING YES on */
     bool blocked;      /* takes nothing until model_unblock() */
     bool blocks;       /* whether blocking commands wait for that */
     bool closing;      /* takes nothing any more; to be closed when the output is written */
