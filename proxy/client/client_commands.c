@@ -53,6 +53,17 @@ static bool may_change_identity(const struct client *client, struct session_rout
     return false;
 }
 
+/* RESET where its answer is not seen leaves the client as Redis' default user, who may be allowed more than what
+ * Headgate has authenticated it as. */
+static bool is_given_credentials(const struct client *client)
+{
+    struct profile *arrival = client_arrival_profile(client);
+    bool is_given = arrival->password != NULL;
+
+    profile_release(arrival);
+    return is_given;
+}
+
 static bool is_judged(const struct client *client, const struct command *command, const struct resp_command *framed,
                       const char *frame, struct session_route *route)
 {
@@ -62,6 +73,11 @@ static bool is_judged(const struct client *client, const struct command *command
         return false;
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
+        if (client->session.passthrough && is_given_credentials(client)) {
+            answer(route, "RESET would take the credentials off its connection");
+            route->answer = SESSION_CLOSE;
+            return false;
+        }
         bool may_be_forged = client->session.split || client->session.scripts > 0;
         route->unsure = client->session.passthrough || (client->session.sent_transaction && may_be_forged);
         route->names_client = true;
@@ -430,6 +446,19 @@ static bool cannot_be_repeated(const struct command *command, const struct resp_
     return is_told_to_lanes && !word_is(session_kept_argument(framed, frame, 0), command->name);
 }
 
+/* A request of a passthrough: nothing will tell what became of it. */
+static void route_bytes(struct session *session, const struct command *command, struct session_route *route)
+{
+    enum command_kind kind = command != NULL ? command->kind : COMMAND_BLOCKING;
+    bool may_block = kind == COMMAND_BLOCKING || kind == COMMAND_BLOCKING_IF || kind == COMMAND_WAIT;
+
+    route->exclusive = true;
+    route->sync = is_sync(command);
+    route->last = kind == COMMAND_QUIT;
+    session->database_unseen = session->database_unseen || kind == COMMAND_SELECT;
+    session->blocking_unseen = session->blocking_unseen || may_block;
+}
+
 bool session_route_request(struct client *client, const struct command *command, const struct resp_command *framed,
                            const char *frame, struct session_route *route)
 {
@@ -442,11 +471,7 @@ bool session_route_request(struct client *client, const struct command *command,
         return true;
     }
     if (client->session.passthrough) {
-        route->exclusive = true;
-        route->sync = is_sync(command);
-        route->last = command != NULL && command->kind == COMMAND_QUIT;
-        client->session.database_unseen =
-            client->session.database_unseen || (command != NULL && command->kind == COMMAND_SELECT);
+        route_bytes(&client->session, command, route);
         return true;
     }
     route->pinned = command != NULL && cannot_be_repeated(command, framed, frame);

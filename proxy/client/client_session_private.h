@@ -108,7 +108,7 @@ bool session_kind_may_block(enum expected_reply_kind kind);
 /* Whether Redis may wait for ever with a request that is under way. */
 static inline bool session_may_block(const struct client *client)
 {
-    return client->session.blocking > 0 || client->waits_for_nodes;
+    return client->session.blocking > 0 || client->session.blocking_unseen || client->waits_for_nodes;
 }
 
 /* The client is that profile's from now on; the reference is taken over. False: memory was short, and the client is

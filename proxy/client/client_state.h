@@ -27,10 +27,11 @@ struct session {
     bool split;       /* an error of a script has come, and Redis may have said it in several lines */
     bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
     bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
-    uint32_t blocking;  /* requests under way that may wait in Redis for ever */
-    uint32_t scripts;   /* scripts under way */
-    bool queued_script; /* one of those that MULTI has queued */
-    int64_t login_us;   /* since when an answer to AUTH is due; 0: none is */
+    uint32_t blocking;    /* requests under way that may wait in Redis for ever */
+    bool blocking_unseen; /* … or were sent in a passthrough, where nothing tells when they are answered */
+    uint32_t scripts;     /* scripts under way */
+    bool queued_script;   /* one of those that MULTI has queued */
+    int64_t login_us;     /* since when an answer to AUTH is due; 0: none is */
     int64_t channels;
     int64_t patterns;
     int64_t shard_channels;

@@ -375,8 +375,11 @@ def test_headgate_is_the_one_node(empty, make_headgate):
     assert other("CLUSTER", "MYID") == own_id, "whichever worker it is"
 
 
-def test_an_empty_reply_for_who_wants_none(client):
-    """CLIENT REPLY SKIP swallows the answer to CLUSTER SLOTS, and no more than that."""
-    client.request("CLIENT", "REPLY", "SKIP")
-    client.request("CLUSTER", "SLOTS")
+@pytest.mark.parametrize("mode", ("OFF", "SKIP"))
+def test_client_reply_is_refused(client, mode):
+    """It would hold at one node only."""
+    assert client("CLIENT", "REPLY", "ON") == OK
+    refusal = client("CLIENT", "REPLY", mode)
+    assert refusal.startswith(b"ERR headgate: CLIENT REPLY OFF and SKIP are refused before a Redis Cluster")
+    assert client.pipeline([("MULTI",), ("CLIENT", "REPLY", mode), ("SET", "a", 1), ("EXEC",)])[1] == refusal
     assert client("ECHO", "here") == b"here"

@@ -9,7 +9,6 @@ from harness.admin import stats
 from harness.cluster import SLOTS, slot_of
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, Error, encode, wait_for
-from harness.servers import sanitizer_overhead
 
 
 def tell_of(fake, *ports):
@@ -119,21 +118,6 @@ def test_nothing_overtakes_what_is_held_on_a_lane_of_its_own(fake, make_headgate
         again.reply(b"+OK\r\n")
         next_of(fake, b"SET").reply(b"+OK\r\n")
         assert client.read_many(2) == [OK, OK]
-
-
-def test_requests_without_replies_are_not_kept(redis, make_headgate):
-    """Under CLIENT REPLY OFF nothing tells how far Redis has come."""
-    headgate = make_headgate(f"cluster://{redis.url}", upstream_wait="500ms")
-    client = headgate.connect()
-    assert client("SET", "a", 1) == OK
-    client.request("CLIENT", "REPLY", "OFF")
-    before = headgate.rss()
-    sent = (sanitizer_overhead() + (100 << 20)) >> 20
-    for _ in range(sent):
-        client.request("SET", "a", bytes(1 << 20))
-    client.request("CLIENT", "REPLY", "ON")
-    assert client.read() == OK
-    assert headgate.peak_rss() - before < sanitizer_overhead() + (50 << 20)
 
 
 def test_a_pipeline_behind_what_is_not_answered_waits_at_the_client(redis, make_headgate):

@@ -295,22 +295,6 @@ def test_another_user_keeps_the_subscriptions(cluster, headgate):
     assert_keys_work(cluster, client)
 
 
-def test_client_reply(cluster, headgate):
-    client, publisher = connect(headgate), headgate.connect()
-    client.request("CLIENT", "REPLY", "OFF")
-    client.request("SET", "a", 1)
-    client.request("SUBSCRIBE", "news")
-    assert client.read() == [b"subscribe", b"news", 1]
-    client.request("SET", "b", 1)
-    client.request("CLIENT", "REPLY", "ON")
-    assert client.read() == OK
-    client.request("CLIENT", "REPLY", "SKIP")
-    client.request("UNSUBSCRIBE", "news")
-    client.request("PING")
-    assert client.read_many(2) == [[b"unsubscribe", b"news", 0], b"PONG"]
-    assert publisher("PUBLISH", "news", "x") == 0
-
-
 def test_a_half_closed_client_gets_its_confirmations(cluster, headgate):
     client = connect(headgate)
     for channel in one_at_each(cluster):

@@ -188,7 +188,6 @@ BEHIND_WAIT = {
     "another node": ([("SET", "there", 2), ("GET", "here")], [OK, b"1"]),
     "a transaction": ([("MULTI",), ("SET", "there", 2), ("EXEC",)], [OK, QUEUED, [OK]]),
     "a script": ([("EVAL", "return 7", 1, "there")], [7]),
-    "no reply": ([("CLIENT", "REPLY", "SKIP"), ("SET", "there", 2), ("GET", "here")], [b"1"]),
     "another one": ([("SET", "there", 2), ("WAIT", 0, 0), ("GET", "here")], [OK, 0, b"1"]),
 }
 

@@ -94,7 +94,7 @@ PIPELINES = {
     "two": BLPOP + BLPOP + encode("RESET") + PING,
     "stream": encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$") + encode("RESET") + MUCH,
     "wait": encode("SET", "k", 1) + encode("WAIT", 1, 0) + encode("RESET") + MUCH,
-    "unseen": encode("CLIENT", "REPLY", "SKIP") + BLPOP + encode("RESET") + MUCH,
+    "unseen": encode("CLIENT", "REPLY", "SKIP") + BLPOP + MUCH,
     "subscriber": encode("HELLO", 3) + encode("SUBSCRIBE", "c") + BLPOP + encode("RESET") + MUCH,
     "transaction": BLPOP + encode("MULTI") + encode("SET", "k", 1) + encode("EXEC") + encode("RESET") + PING,
     "half-a-request": BLPOP + b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 300_000,

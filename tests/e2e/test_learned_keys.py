@@ -207,16 +207,6 @@ def test_no_count_is_lost_or_doubled_while_slots_move(cluster, make_headgate, po
     assert redirects(headgate) > 0
 
 
-def test_nobody_hears_the_replies_of_who_has_asked_for_none(cluster, headgate):
-    with headgate.connect() as client:
-        assert client("FLUSHALL") == OK
-        client.request("CLIENT", "REPLY", "OFF")
-        for key, *_ in keys_of(cluster):
-            client.request("KEYED.INCR", "KEY", key)
-        assert client("CLIENT", "REPLY", "ON") == OK
-        assert [client("GET", key) for key, *_ in keys_of(cluster)] == [b"1"] * 3
-
-
 def test_who_goes_away_while_redis_is_asked(cluster, headgate):
     """Its answer is for nobody; who has only closed its half is answered all the same."""
     keys = [key for key, *_ in keys_of(cluster)]

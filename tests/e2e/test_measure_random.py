@@ -169,15 +169,6 @@ class Side:
         end = self.random.choice(("exec", "exec", "discard"))
         return [("multi", ("MULTI",), 1), *self.many()[:10], (end, (end,), 1)]
 
-    def skipped(self):
-        interface, command, _ = self.random.choice((self.one, self.long, self.one))()[0]
-        return [(None, ("CLIENT", "REPLY", "SKIP"), 0), (None, command, 0)]
-
-    def silent(self):
-        inner = self.random.choice((self.one, self.long, self.many, self.same))()
-        off = [(None, ("CLIENT", "REPLY", "OFF"), 0)] + [(None, command, 0) for _, command, _ in inner]
-        return [*off, ("client|reply", ("CLIENT", "REPLY", "ON"), 1)]
-
     def subscribed(self):
         channels = [f"{self.name}:c{i}" for i in range(self.random.randrange(1, 4))]
         count = len(channels)
@@ -195,8 +186,6 @@ class Side:
             self.other: 6,
             self.long: 1,
             self.transaction: 2,
-            self.skipped: 1,
-            self.silent: 1,
             self.subscribed: 1,
         }
         chosen = self.random.choices(list(kinds), list(kinds.values()), k=self.random.randrange(1, 12))
@@ -238,7 +227,7 @@ class Side:
         how = self.random.choice(("quit", "away", "waiting", "monitor"))
         if how in ("quit", "monitor"):
             self.client.send(encode(how))
-            self.read(how, (how,), 1)
+            self.read(how if how == "quit" else None, (how,), 1)
         if how == "waiting":
             self.client.send(encode("BRPOP", f"{self.name}:nothing", "0"))
         self.client.close()
