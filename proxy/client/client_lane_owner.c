@@ -85,7 +85,7 @@ static bool owner_leave(void *owner)
 
 void session_leave_old_server(struct client *client)
 {
-    if (client->exclusive != NULL && client->exclusive->is_left) {
+    if (client->exclusive != NULL && client->exclusive->link.is_left) {
         (void)owner_leave(client);
     }
 }

@@ -270,7 +270,7 @@ bool client_is_within_push(const struct client *client)
 {
     const struct lane *lane = client->exclusive;
 
-    return lane != NULL && !resp_reply_idle(&lane->reply) && !lane->swallows &&
+    return lane != NULL && !resp_reply_idle(&lane->reply) && !lane->link.swallows &&
            (lane->first == NULL || lane->reply.type == '>');
 }
 
@@ -557,7 +557,8 @@ static void forget_unsent_state(struct client *client)
  */
 static bool ended_within_frame(const struct client *client)
 {
-    return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply) && !client->exclusive->swallows;
+    return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply) &&
+           !client->exclusive->link.swallows;
 }
 
 void client_run_lost(struct run *run, enum run_loss loss, const char *why)

@@ -47,7 +47,7 @@ static bool is_between_replies(const struct client *client)
     if (client_is_within_push(client)) {
         return false;
     }
-    return lane == NULL || lane->first != run || resp_reply_idle(&lane->reply) || lane->swallows ||
+    return lane == NULL || lane->first != run || resp_reply_idle(&lane->reply) || lane->link.swallows ||
            lane->reply.type == '>';
 }
 

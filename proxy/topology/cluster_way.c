@@ -397,11 +397,11 @@ static void follow_home(struct cluster_ways *ways, const struct cluster_map *map
 static void fail_stranger(void *context, struct lane *lane)
 {
     struct cluster_ways *ways = context;
-    bool is_meant = lane->state == LANE_READY && lane->retired_us == 0 && lane->has_node_id;
+    bool is_meant = lane->state == LANE_READY && lane->link.retired_us == 0 && lane->link.has_node_id;
 
-    if (is_meant && !is_in_map(ways->map, slice_of(lane->node_id))) {
+    if (is_meant && !is_in_map(ways->map, slice_of(lane->link.node_id))) {
         stats_add(lane->settings->stats, STATS_UPSTREAM_STRANGERS, 1);
-        note_stranger(ways, lane->settings->target_text, slice_of(lane->node_id));
+        note_stranger(ways, lane->settings->target_text, slice_of(lane->link.node_id));
         lane_fail(lane, why_other);
     }
 }

@@ -347,11 +347,8 @@ static bool connect_to(struct lane *lane, const struct connection_target *target
     int fd = connection_start(target, places_for_all());
 
     lane_move(lane, LANE_CONNECTING);
-    lane->target = *target;
+    lane->link = (struct lane_link){.target = *target};
     resp_reply_reset(&lane->reply);
-    lane->swallows = false;
-    lane->refused = false;
-    lane->taken_over = false;
     stats_add(lane->settings->stats, STATS_LANES_OPENED, 1);
     if (fd < 0) {
         return false;
@@ -411,7 +408,7 @@ void lane_follow_targets(struct lane *lane)
 {
     const struct connection_targets *targets = lane->settings->targets;
     bool is_near = (lane->state == LANE_CONNECTING || lane->state == LANE_HANDSHAKE) &&
-                   connection_targets_find(targets, &lane->target) < targets->count;
+                   connection_targets_find(targets, &lane->link.target) < targets->count;
 
     if (is_near) {
         lane->targets_left = targets->count - 1;
@@ -428,7 +425,6 @@ void lane_carry(struct lane *lane, const struct lane_settings *settings)
     stop_connection(lane);
     lane->settings = settings;
     lane->parked = false;
-    lane->refused = false;
     lane->failures = 0;
     lane->next_target = 0;
 }

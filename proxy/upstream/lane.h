@@ -110,6 +110,28 @@ struct lane_waiter {
     void (*wake)(struct lane_waiter *waiter);
 };
 
+/* What belongs to the connection that there is, or was last: a new one begins with nothing of it but its target, and
+ * whoever takes a connection over has all of it. What the owner has made of the lane is the lane's own, as that may be
+ * said before there is a connection. */
+struct lane_link {
+    struct connection_target target;
+    int64_t retired_us; /* since when the target is none of those any more: see upstream_set_targets(); 0: it is one */
+    struct lane_greeting greeting;
+    uint32_t greetings_left;
+    uint8_t role_matched;           /* of the words in the greeting that a replica says of itself */
+    bool is_replica;                /* the server says so of itself, where a master is wanted */
+    bool asked_again;               /* HELLO was not understood: PING was asked in its place */
+    bool refused;                   /* Redis did not take the credentials */
+    bool may_not_ask_id;            /* the user may not ask for the node's id, as Redis has said to the greeting */
+    bool has_node_id;               /* may_have_id was asked, and node_id is … */
+    char node_id[LANE_NODE_ID_MAX]; /* … what the node has told; "": it is no node of any cluster */
+    bool resp3;                     /* it speaks RESP3: pushes may come that nobody here has asked for */
+    bool swallows;                  /* the frame that is coming in is such a push, which nobody gets */
+    bool outdated;                  /* it has said a password that its profile has no more */
+    bool is_left;                   /* retired at once: see upstream_move() */
+    bool taken_over;                /* it was another lane's */
+};
+
 /* Reactor, runs, settings and events outlive it. It references its profile (context) until it is CLOSED. Its owner lets
  * go of it, or is told that it broke, and the lane points to nobody then. Its buffers alone are its own. */
 struct lane {
@@ -126,18 +148,13 @@ struct lane {
     const struct lane_owner *owner_events;
     void *owner;
     struct connection connection;
-    struct connection_target target; /* what it is, or was last, connected to */
-    size_t next_target;              /* the place of the one to try next */
-    size_t targets_left;             /* so many more are tried in this attempt … */
-    int64_t attempt_until_us;        /* … which ends then */
-    int64_t retired_us; /* since when the target is none of those any more: see upstream_set_targets(); 0: it is one */
-    struct event timer; /* of the connection attempt, or until the next one */
+    struct lane_link link;
+    size_t next_target;       /* the place of the one to try next */
+    size_t targets_left;      /* so many more are tried in this attempt … */
+    int64_t attempt_until_us; /* … which ends then */
+    struct event timer;       /* of the connection attempt, or until the next one */
     struct reactor_task flush;
     struct reactor_task take;
-    struct lane_greeting greeting; /* of this connection */
-    uint32_t greetings_left;
-    bool may_not_ask_id;      /* the user may not ask for the node's id, as Redis has said to the greeting */
-    bool asked_again;         /* HELLO was not understood: PING was asked in its place */
     struct buffer output;     /* position `written` of the stream is its head */
     uint64_t appended;        /* bytes ever given to lane_send */
     uint64_t written;         /* bytes of them that the kernel took */
@@ -150,20 +167,12 @@ struct lane {
     uint64_t sent_from;      /* … from that position of the stream on */
     struct buffer unread;    /* … and the beginning of an error, which is read again with the rest of it */
     struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
-    bool resp3;              /* it speaks RESP3: pushes may come that nobody here has asked for */
-    bool swallows;           /* the frame that is coming in is such a push, which nobody gets */
     bool expects_pushes;     /* the owner is subscribed in RESP2: replies must be looked at one by one */
     bool raw;                /* no longer RESP (replication): bytes go to the owner as they come */
     bool dirty;              /* not to be used again by anybody else */
     bool needs_fence;        /* what came last may have been more replies than it seemed: see upstream_send_fence() */
     bool named;              /* was given the name of a client, perhaps of one that has left it */
-    bool refused;            /* Redis did not take the credentials, at the last attempt */
     bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
-    bool outdated;           /* it has said a password that its profile has no more */
-    bool is_left;            /* retired at once: see upstream_move() */
-    bool is_replica;         /* the server says so of itself, where a master is wanted */
-    uint8_t role_matched;    /* of the words in the greeting that a replica says of itself */
-    bool taken_over;         /* its connection was another lane's */
     bool spare;              /* the upstream's: it is being opened for the pool */
     bool ending;             /* the output is followed by the end of our stream */
     bool awaits_quiet;       /* who waits for it is to be told whenever nothing is owed any more */
@@ -179,8 +188,6 @@ struct lane {
     int64_t progress_us;              /* last time a reply came, or the queue ceased to be empty */
     int64_t used_us;                  /* last time something was sent */
     char why[160];                    /* the last failure */
-    bool has_node_id;                 /* may_have_id was asked of this connection, and node_id is … */
-    char node_id[LANE_NODE_ID_MAX];   /* … what the node has told; "": it is no node of any cluster */
 };
 
 /* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */

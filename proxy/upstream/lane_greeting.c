@@ -20,7 +20,7 @@ static bool are_credentials_refused(const struct lane *lane)
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         found = found || resp_reply_starts(&lane->reply, refusals[i]);
     }
-    return found && lane->greeting.has_credentials && lane->greetings_left == lane->greeting.replies;
+    return found && lane->link.greeting.has_credentials && lane->link.greetings_left == lane->link.greeting.replies;
 }
 
 void lane_now_ready(struct lane *lane)
@@ -42,7 +42,7 @@ static void greeting_refused(struct lane *lane)
 {
     char why[sizeof lane->why];
 
-    lane->refused = are_credentials_refused(lane);
+    lane->link.refused = are_credentials_refused(lane);
 
     snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
     lane_refused(lane, why);
@@ -50,7 +50,7 @@ static void greeting_refused(struct lane *lane)
 
 void lane_unheard(struct lane *lane, const char *why)
 {
-    bool was_unheard = lane->state == LANE_HANDSHAKE && lane->greetings_left == lane->greeting.replies;
+    bool was_unheard = lane->state == LANE_HANDSHAKE && lane->link.greetings_left == lane->link.greeting.replies;
     const struct tls *tls = connection_tls(&lane->connection);
     bool is_told = tls != NULL && tls_state(tls) == TLS_FAILED && tls_failure(tls) == TLS_FAILURE_CERTIFICATE;
     char longer[sizeof lane->why];
@@ -83,8 +83,8 @@ static void ask_again(struct lane *lane)
 {
     static const char plain[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
 
-    lane->asked_again = true;
-    lane->greetings_left = 2;
+    lane->link.asked_again = true;
+    lane->link.greetings_left = 2;
     resp_reply_reset(&lane->reply);
     say(lane, plain, sizeof plain - 1);
 }
@@ -95,16 +95,16 @@ static void tail_answered(struct lane *lane)
     bool is_error = lane->reply.type == '-';
 
     if (!is_error) {
-        lane->named = lane->named || !lane->asked_again;
+        lane->named = lane->named || !lane->link.asked_again;
     } else if (resp_reply_starts(&lane->reply, "-NOAUTH")) {
-        (lane->greeting.password_known ? greeting_refused : lane->events->needs_password)(lane);
+        (lane->link.greeting.password_known ? greeting_refused : lane->events->needs_password)(lane);
         return;
-    } else if (!lane->asked_again) {
+    } else if (!lane->link.asked_again) {
         ask_again(lane);
         return;
     }
     resp_reply_reset(&lane->reply);
-    lane->greetings_left = 0;
+    lane->link.greetings_left = 0;
     lane->reply.keep_head = false;
     lane_now_ready(lane);
 }
@@ -114,14 +114,14 @@ static void look_for_role(struct lane *lane, const char *data, size_t length)
 {
     static const char replica[] = "role\r\n$7\r\nreplica";
 
-    for (size_t i = 0; i < length && replica[lane->role_matched] != '\0'; i++) {
-        if (data[i] == replica[lane->role_matched]) {
-            lane->role_matched++;
+    for (size_t i = 0; i < length && replica[lane->link.role_matched] != '\0'; i++) {
+        if (data[i] == replica[lane->link.role_matched]) {
+            lane->link.role_matched++;
         } else {
-            lane->role_matched = data[i] == replica[0];
+            lane->link.role_matched = data[i] == replica[0];
         }
     }
-    lane->is_replica = replica[lane->role_matched] == '\0';
+    lane->link.is_replica = replica[lane->link.role_matched] == '\0';
 }
 
 /* The id that is told, of 40 characters in every version; false: it is none. */
@@ -144,9 +144,9 @@ static bool is_other_node(struct lane *lane)
     bool is_none = resp_reply_starts(&lane->reply, "-ERR This instance has cluster support disabled");
     struct slice id = {"", 0};
 
-    lane->has_node_id = is_none || read_id(&lane->reply, &id);
-    snprintf(lane->node_id, sizeof lane->node_id, "%.*s", (int)id.length, id.data);
-    return lane->has_node_id && settings->may_have_id != NULL &&
+    lane->link.has_node_id = is_none || read_id(&lane->reply, &id);
+    snprintf(lane->link.node_id, sizeof lane->link.node_id, "%.*s", (int)id.length, id.data);
+    return lane->link.has_node_id && settings->may_have_id != NULL &&
            !settings->may_have_id(settings->id_context, settings->target_text, id);
 }
 
@@ -163,18 +163,19 @@ static bool take_id(struct lane *lane)
         lane_break(lane, "it is not the node of the cluster that should be there");
         return false;
     }
-    lane->may_not_ask_id = resp_reply_starts(&lane->reply, "-NOPERM");
+    lane->link.may_not_ask_id = resp_reply_starts(&lane->reply, "-NOPERM");
     return true;
 }
 
 /* One reply to the greeting has ended. */
 static void greeting_answered(struct lane *lane)
 {
-    bool is_tail = lane->greeting.has_tail && lane->greetings_left == 1;
-    bool is_naming = lane->asked_again && lane->greetings_left == 2;
-    bool is_id = lane->greeting.asks_id && !lane->asked_again && lane->greetings_left == 1U + lane->greeting.has_tail;
+    bool is_tail = lane->link.greeting.has_tail && lane->link.greetings_left == 1;
+    bool is_naming = lane->link.asked_again && lane->link.greetings_left == 2;
+    bool is_id = lane->link.greeting.asks_id && !lane->link.asked_again &&
+                 lane->link.greetings_left == 1U + lane->link.greeting.has_tail;
 
-    if (lane->is_replica) {
+    if (lane->link.is_replica) {
         lane->events->readonly(lane);
         lane_refused(lane, "it is a replica, and no master");
         return;
@@ -194,8 +195,8 @@ static void greeting_answered(struct lane *lane)
         lane->named = lane->reply.type != '-';
     }
     resp_reply_reset(&lane->reply);
-    lane->greetings_left--;
-    if (lane->greetings_left == 0) {
+    lane->link.greetings_left--;
+    if (lane->link.greetings_left == 0) {
         lane->reply.keep_head = false;
         lane_now_ready(lane);
     }
@@ -249,18 +250,14 @@ void lane_greet(struct lane *lane)
 {
     struct slice text;
 
-    lane->greeting = lane->events->greeting(lane, &text);
-    if (lane->greeting.replies == 0) {
+    lane->link.greeting = lane->events->greeting(lane, &text);
+    if (lane->link.greeting.replies == 0) {
         lane_now_ready(lane);
         return;
     }
     lane_move(lane, LANE_HANDSHAKE);
-    lane->greetings_left = lane->greeting.replies;
-    lane->resp3 = lane->greeting.resp3;
+    lane->link.greetings_left = lane->link.greeting.replies;
+    lane->link.resp3 = lane->link.greeting.resp3;
     lane->reply.keep_head = true;
-    lane->role_matched = 0;
-    lane->is_replica = false;
-    lane->asked_again = false;
-    lane->has_node_id = false;
     say(lane, text.data, text.length);
 }

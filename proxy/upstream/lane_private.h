@@ -139,7 +139,7 @@ static inline bool lane_is_unwanted_push(const struct lane *lane, const char *da
 {
     bool is_nobodys = lane->owner == NULL || lane->written == 0;
 
-    return lane->swallows || (is_nobodys && lane->resp3 && *data == '>' && resp_reply_idle(&lane->reply));
+    return lane->link.swallows || (is_nobodys && lane->link.resp3 && *data == '>' && resp_reply_idle(&lane->reply));
 }
 /* Drops such a push, or what there is of it. Returns the bytes that it dealt with. */
 size_t lane_drop_push(struct lane *lane, const char *data, size_t length);

@@ -76,14 +76,10 @@ void lane_writable(evutil_socket_t fd, short what, void *context)
 void lane_take_over(struct lane *lane, struct lane *from)
 {
     connection_move(&lane->connection, &from->connection, lane_readable, lane_writable, lane);
-    lane->named = from->named;
-    lane->resp3 = from->resp3;
-    lane->has_node_id = from->has_node_id;
-    memcpy(lane->node_id, from->node_id, sizeof lane->node_id);
-    lane->target = from->target;
+    lane->link = from->link;
+    lane->link.taken_over = true;
+    lane->named = lane->named || from->named;
     lane->parked = false;
-    lane->refused = false;
-    lane->taken_over = true;
     lane_close(from, "its connection is another lane's now");
     resp_reply_reset(&lane->reply);
     lane->reply.keep_head = false;

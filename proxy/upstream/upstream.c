@@ -21,15 +21,6 @@ bool upstream_is_locked(const struct upstream *upstream)
     return upstream->base->needs_password;
 }
 
-/* The lane, and others from now on, do not ask again. */
-static void learn_that_id_is_denied(struct lane *lane)
-{
-    if (lane->may_not_ask_id) {
-        lane->may_not_ask_id = false;
-        lane_profile(lane)->may_not_ask_id = true;
-    }
-}
-
 static void on_ready(struct lane *lane)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
@@ -37,22 +28,22 @@ static void on_ready(struct lane *lane)
     if (upstream_trial_is_ready(lane)) {
         return;
     }
-    learn_that_id_is_denied(lane);
-    upstream_prefer_target(upstream, &lane->target);
+    lane_profile(lane)->may_not_ask_id = lane_profile(lane)->may_not_ask_id || lane->link.may_not_ask_id;
+    upstream_prefer_target(upstream, &lane->link.target);
     upstream_is_up(upstream);
     if (!upstream->reachable || !upstream->told) {
         log_info("upstream", "connected to Redis at %s", upstream->settings.lane.target_text);
         upstream->reachable = true;
         upstream->told = true;
     }
-    if (lane->greeting.has_credentials && !lane->taken_over) {
+    if (lane->link.greeting.has_credentials && !lane->link.taken_over) {
         upstream_credentials_accepted(lane_profile(lane));
     }
     if (lane->spare) {
         upstream_spare_is_ready(lane);
         return;
     }
-    if (lane->use == LANE_SHARED && !lane->taken_over) {
+    if (lane->use == LANE_SHARED && !lane->link.taken_over) {
         upstream_open_spares(lane_profile(lane));
     }
     if (lane->use == LANE_SHARED && lane_profile(lane) == upstream->base) {
@@ -86,10 +77,10 @@ static void on_failed(struct lane *lane, const char *why)
         return;
     }
     upstream_note_connecting(upstream);
-    if (lane->refused) {
+    if (lane->link.refused) {
         upstream_old_password_refused(lane_profile(lane));
     }
-    if (lane->refused && upstream_lane_refused(lane)) {
+    if (lane->link.refused && upstream_lane_refused(lane)) {
         return;
     }
     upstream_is_down(upstream);
@@ -111,7 +102,7 @@ static void log_loss(struct lane *lane, const char *why, uint64_t requests)
     struct upstream *upstream = lane_profile(lane)->upstream;
     uint64_t more = 0;
 
-    if (!upstream->settings.serves_clients || lane->is_left || (requests == 0 && lane->owner == NULL) ||
+    if (!upstream->settings.serves_clients || lane->link.is_left || (requests == 0 && lane->owner == NULL) ||
         !log_limiter_take(&upstream->losses, reactor_now(upstream->reactor), &more)) {
         return;
     }
@@ -125,7 +116,7 @@ static void log_loss(struct lane *lane, const char *why, uint64_t requests)
 static void on_broken(struct lane *lane, const char *why, uint64_t requests)
 {
     upstream_note_connecting(lane_profile(lane)->upstream);
-    lane_profile(lane)->upstream->left_requests += lane->is_left ? requests : 0;
+    lane_profile(lane)->upstream->left_requests += lane->link.is_left ? requests : 0;
     if (!lane->ending) {
         log_loss(lane, why, requests);
         tell_loss(lane_profile(lane)->upstream, why, requests);
@@ -250,10 +241,7 @@ void upstream_tick(struct upstream *upstream)
             forget_name(lane, now);
             lane_tick(lane, upstream->settings.wait);
             if (lane->state != LANE_CLOSED) {
-                upstream_check_retired(lane);
-            }
-            if (lane->state != LANE_CLOSED) {
-                upstream_check_outdated(lane);
+                upstream_check_unwanted(lane);
             }
         }
         lane = next;

@@ -79,7 +79,7 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
         return;
     }
     lane->context = profile_reference(profile);
-    lane->resp3 = profile->resp == 3;
+    lane->link.resp3 = profile->resp == 3;
     profile_release(before);
 }
 

@@ -7,7 +7,7 @@ bool upstream_may_be_pooled(const struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
 
-    return lane->use == LANE_EXCLUSIVE && !lane->dirty && !lane->outdated && lane->retired_us == 0 &&
+    return lane->use == LANE_EXCLUSIVE && !lane->dirty && !lane->link.outdated && lane->link.retired_us == 0 &&
            lane->state == LANE_READY && !profile->needs_password &&
            profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
 }

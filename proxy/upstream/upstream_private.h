@@ -98,8 +98,8 @@ void upstream_is_down(struct upstream *upstream);
 
 /* It was reached: lanes try it first from now on, so that all of them go to the same server. */
 void upstream_prefer_target(struct upstream *upstream, const struct connection_target *target);
-/* Closes the lane if it is retired, and it is time to. */
-void upstream_check_retired(struct lane *lane);
+/* Closes the lane if new requests are not to come to it, or cannot, and it is time to. */
+void upstream_check_unwanted(struct lane *lane);
 /* A READONLY error: what is taken for a master may be none. */
 void upstream_note_readonly(struct upstream *upstream);
 /* Makes ready for upstream_move(); undone by upstream_free(). */
@@ -120,8 +120,6 @@ void upstream_tend_renewals(struct upstream *upstream);
 /* Ends the renewal of these credentials, unless the configuration has them for somebody else, too. */
 void upstream_drop_renewal(const struct profile *profile);
 void upstream_end_renewals(struct upstream *upstream);
-/* Closes the lane if it is outdated and not in use. */
-void upstream_check_outdated(struct lane *lane);
 
 /* ---- upstream_access.c ---- */
 

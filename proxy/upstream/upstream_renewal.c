@@ -34,11 +34,11 @@ struct renewal {
 /* It was not opened with what the profile says now. */
 static void outdate(struct lane *lane)
 {
-    lane->outdated = true;
+    lane->link.outdated = true;
     if (lane->use == LANE_SHARED) {
         upstream_forget_place(lane);
     }
-    upstream_check_outdated(lane);
+    upstream_check_unwanted(lane);
 }
 
 static void outdate_lanes(struct upstream *upstream, const struct profile *credentials)
@@ -54,16 +54,6 @@ static void outdate_lanes(struct upstream *upstream, const struct profile *crede
             outdate(lane);
         }
         lane = next;
-    }
-}
-
-void upstream_check_outdated(struct lane *lane)
-{
-    bool is_unused = lane->use == LANE_POOLED || (lane->use == LANE_SHARED && lane->first == NULL &&
-                                                  lane->state == LANE_READY && !upstream_has_place(lane));
-
-    if (lane->outdated && is_unused) {
-        lane_close(lane, "the password was changed");
     }
 }
 
@@ -175,7 +165,7 @@ bool upstream_trial_has_failed(struct lane *lane, const char *why)
     if (renewal == NULL) {
         return false;
     }
-    if (lane->refused && !renewal->told) {
+    if (lane->link.refused && !renewal->told) {
         log_error("upstream",
                   "Redis at %s does not take the new password of user %s (%s): the old one is used until it does",
                   renewal->next->upstream->settings.lane.target_text, profile_user(renewal->next), why);

@@ -68,40 +68,41 @@ static void visit_all(struct upstream *upstream, void (*visit)(struct upstream *
 /* The lane may be closed by it. */
 static void retire(struct upstream *upstream, struct lane *lane)
 {
-    lane->retired_us = reactor_now(upstream->reactor);
+    lane->link.retired_us = reactor_now(upstream->reactor);
     stats_add(upstream->settings.lane.stats, STATS_LANES_RETIRED, 1);
     if (lane->use == LANE_SHARED) {
         upstream_forget_place(lane);
     }
-    upstream_check_retired(lane);
+    upstream_check_unwanted(lane);
 }
 
-void upstream_check_retired(struct lane *lane)
+/* A shared lane without a place may have broken, and have another connection by now: it was there for what waited. */
+void upstream_check_unwanted(struct lane *lane)
 {
     const struct upstream *upstream = lane_profile(lane)->upstream;
     int64_t timeout = clock_ms_to_us(upstream->settings.retire_timeout);
+    const struct lane_link *link = &lane->link;
+    bool is_retired = link->retired_us != 0;
 
-    if (lane->retired_us == 0 || lane->is_left) {
-        return;
-    }
-    if (lane->use == LANE_POOLED || (lane->use == LANE_SHARED && lane->first == NULL && !upstream_has_place(lane))) {
-        lane_close(lane, why_retired);
-    } else if (lane->use == LANE_EXCLUSIVE && timeout > 0 &&
-               reactor_now(upstream->reactor) - lane->retired_us >= timeout) {
+    if (lane->use == LANE_SHARED ? lane->first == NULL && !upstream_has_place(lane)
+                                 : lane->use == LANE_POOLED && (is_retired || link->outdated)) {
+        lane_close(lane, link->outdated ? "the password was changed" : is_retired ? why_retired : "it has no place");
+    } else if (lane->use == LANE_EXCLUSIVE && is_retired && timeout > 0 &&
+               reactor_now(upstream->reactor) - link->retired_us >= timeout) {
         lane_fail(lane, why_retired);
     }
 }
 
 static void follow(struct upstream *upstream, struct lane *lane)
 {
-    bool is_there = is_target(upstream, &lane->target);
+    bool is_there = is_target(upstream, &lane->link.target);
 
     if (lane->state != LANE_READY) {
         lane_follow_targets(lane);
-    } else if (!is_there && lane->retired_us == 0) {
+    } else if (!is_there && lane->link.retired_us == 0) {
         retire(upstream, lane);
     } else if (is_there && lane->use == LANE_EXCLUSIVE) {
-        lane->retired_us = 0;
+        lane->link.retired_us = 0;
     }
 }
 
@@ -121,7 +122,7 @@ void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64
 
     while (lane != NULL) {
         struct lane *next = LIST_NEXT(lane, of_upstream);
-        bool is_meant = !retired_only || lane->retired_us != 0;
+        bool is_meant = !retired_only || lane->link.retired_us != 0;
         if (lane->state == LANE_READY && lane->first != NULL && is_meant && now - lane->progress_us >= silent_us) {
             lane_fail(lane, why_silent);
         }
@@ -147,7 +148,6 @@ static void leave_shared(struct lane *lane)
 {
     lane_fail(lane, why_left);
     if (lane->state != LANE_CLOSED) {
-        lane->is_left = false;
         lane_follow_targets(lane);
     }
 }
@@ -166,9 +166,9 @@ static void leave_now(struct lane *lane)
 
 static void begin_to_leave(struct upstream *upstream, struct lane *lane)
 {
-    lane->is_left = true;
+    lane->link.is_left = true;
     upstream->left_lanes++;
-    lane->retired_us = reactor_now(upstream->reactor);
+    lane->link.retired_us = reactor_now(upstream->reactor);
     stats_add(upstream->settings.lane.stats, STATS_LANES_RETIRED, 1);
     if (lane->use == LANE_SHARED) {
         upstream_forget_place(lane);
@@ -182,16 +182,16 @@ static void leave_or_follow(struct upstream *upstream, struct lane *lane)
 {
     if (lane->state != LANE_READY) {
         lane_follow_targets(lane);
-    } else if (!is_target(upstream, &lane->target) && !lane->is_left) {
+    } else if (!is_target(upstream, &lane->link.target) && !lane->link.is_left) {
         begin_to_leave(upstream, lane);
     }
 }
 
 static void end_leaving(struct upstream *upstream, struct lane *lane)
 {
-    bool is_over = reactor_now(upstream->reactor) - lane->retired_us >= LEAVE_PATIENCE_US;
+    bool is_over = reactor_now(upstream->reactor) - lane->link.retired_us >= LEAVE_PATIENCE_US;
 
-    if (lane->is_left && lane->state == LANE_READY && (lane->first == NULL || is_over)) {
+    if (lane->link.is_left && lane->state == LANE_READY && (lane->first == NULL || is_over)) {
         leave_now(lane);
     }
 }
@@ -207,7 +207,7 @@ static bool is_leaving(const struct upstream *upstream)
 {
     const struct lane *lane = LIST_FIRST(&upstream->lanes);
 
-    while (lane != NULL && !(lane->is_left && lane->state == LANE_READY)) {
+    while (lane != NULL && !(lane->link.is_left && lane->state == LANE_READY)) {
         lane = LIST_NEXT(lane, of_upstream);
     }
     return lane != NULL;

@@ -7,7 +7,7 @@ from calls import circles_with_callbacks
 # Who comes below one of these lowers it in the same commit; who comes above it takes away elsewhere what was added. A figure is
 # not raised.
 FIGURES = {
-    "lines of C in proxy/ and policies/": 92181,
+    "lines of C in proxy/ and policies/": 92154,
     "lines of tests": 116439,
     "words of documentation": 111577,
     "fields of struct client": 105,
