@@ -61,7 +61,8 @@ static bool is_at_home(const struct client *client)
         return true;
     }
     struct profile *arrival = client_arrival_profile(client);
-    bool is = profile_same_credentials(arrival, client->profile);
+    bool has_none = arrival->password == NULL && client->profile->password == NULL;
+    bool is = has_none || profile_same_credentials(arrival, client->profile);
     profile_release(arrival);
     return is;
 }

@@ -325,11 +325,22 @@ static bool changes_access(const struct command *command, const struct resp_comm
     return strcmp(command->name, "config") == 0 && word_is(subcommand, "set") && sets_password(framed, frame);
 }
 
+/* SCRIPT KILL and FUNCTION KILL go on the home lane, if it is ready: while Redis runs a script it takes them, and may
+ * not take what a new lane has to say. */
+static bool route_kill(struct client *client, const struct resp_command *framed, const char *frame,
+                       struct session_route *route)
+{
+    const struct lane *home = upstream_place(client->profile, client->place);
+
+    route->ends_script = framed->argument_count == 2 && word_is(session_kept_argument(framed, frame, 1), "kill");
+    return route->ends_script && home != NULL && home->state == LANE_READY;
+}
+
 static bool route_container(struct client *client, const struct command *command, const struct resp_command *framed,
                             const char *frame, struct session_route *route)
 {
     if (strcmp(command->name, "function") == 0) {
-        return session_expect(client, route, EXPECT_SCRIPT);
+        return route_kill(client, framed, frame, route) || session_expect(client, route, EXPECT_SCRIPT);
     }
     if (!changes_access(command, framed, frame)) {
         return true;
@@ -429,6 +440,9 @@ static bool route_by_kind(struct client *client, const struct command *command, 
     case COMMAND_EVAL:
         return session_expect(client, route, EXPECT_SCRIPT);
     case COMMAND_SCRIPT:
+        if (route_kill(client, framed, frame, route)) {
+            return true;
+        }
         route->exclusive = true;
         route->passthrough = begins_debugger(command, framed, frame);
         return route->passthrough || session_expect(client, route, EXPECT_SCRIPT);

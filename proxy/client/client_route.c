@@ -31,10 +31,29 @@ struct lane *client_plain_lane(struct client *client)
     return lane;
 }
 
+/* What has to be ready before the request may be sent; NULL: nothing. */
+static struct lane *lane_ahead(const struct client *client, const struct session_route *route)
+{
+    bool begins = route->passthrough && !client->session.passthrough && chain_wants_any(client->service->chain);
+
+    if (route->ends_script) {
+        /* A script that was sent before is there before. */
+        return upstream_find_starting(client->service->upstream, client->read_us);
+    }
+    /* From then on no answer is seen: whether a password is wanted is known before. */
+    struct lane *home =
+        begins && !upstream_is_refused(client->profile) ? upstream_shared_lane(client->profile, client->place) : NULL;
+    return home != NULL && home->state != LANE_READY ? home : NULL;
+}
+
 bool client_choose_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
     bool exclusive = route->exclusive || client_needs_exclusive(client);
+    struct lane *ahead = lane_ahead(client, route);
 
+    if (ahead != NULL) {
+        return client_wait_for_lane(client, ahead);
+    }
     if (route->subscribes) {
         return client_subscriber_lane(client, route, lane);
     }

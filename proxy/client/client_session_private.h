@@ -33,6 +33,7 @@ struct session_route {
     bool harmless;            /* … or not, and writes nothing */
     enum conf_reads reads_by; /* by whom, if it reads */
     bool own_writes;          /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
+    bool ends_script;         /* SCRIPT KILL, FUNCTION KILL */
     bool last;                /* the client is closed after the answer (QUIT) */
     bool identity;            /* the lane should carry all that the client said of itself */
     bool passthrough;         /* from this request on, which has no reply that could be told from others … */

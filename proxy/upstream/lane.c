@@ -328,7 +328,7 @@ static void lane_timer(evutil_socket_t fd, short what, void *context)
         bool is_securing = connection_secrecy(&lane->connection) == CONNECTION_SECURING;
         target_failed(lane, is_securing ? "TLS: no handshake within connect_timeout; does it speak TLS?"
                                         : "no answer within connect_timeout");
-    } else if (lane->state == LANE_HANDSHAKE) {
+    } else if (lane->state == LANE_HANDSHAKE && (lane->targets_left > 0 || buffer_length(&lane->output) == 0)) {
         target_failed(lane, "no answer to the greeting within connect_timeout");
     }
 }
@@ -518,24 +518,39 @@ static void forgive(struct lane *lane, int64_t now_us)
     }
 }
 
+void lane_expire(struct lane *lane)
+{
+    expire_runs(lane, INT64_MAX);
+}
+
+/* Redis is paused, or runs a slow script: what waits on a connection that stands is answered when it goes on. */
+static bool is_silent_for_too_long(const struct lane *lane, int64_t now)
+{
+    int64_t timeout = clock_ms_to_us(lane->settings->reply_timeout);
+
+    return timeout > 0 && now - lane->progress_us >= timeout;
+}
+
 void lane_tick(struct lane *lane, int64_t wait_ms)
 {
     int64_t now = reactor_now(lane->reactor);
-    int64_t timeout = clock_ms_to_us(lane->settings->reply_timeout);
 
     forgive(lane, now);
     if (lane->state != LANE_READY && !lane->parked && !evtimer_pending(&lane->timer, NULL)) {
         /* There was no memory for it. */
         set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
     }
+    if (lane->state == LANE_HANDSHAKE) {
+        if (is_silent_for_too_long(lane, now)) {
+            target_failed(lane, "no answer to the greeting within upstream_reply_timeout");
+        }
+        return;
+    }
     if (lane->state != LANE_READY) {
         expire_runs(lane, now - clock_ms_to_us(wait_ms));
         return;
     }
-    if (lane->first == NULL) {
-        return;
-    }
-    if (timeout > 0 && lane->use == LANE_SHARED && now - lane->progress_us >= timeout) {
+    if (lane->first != NULL && lane->use == LANE_SHARED && is_silent_for_too_long(lane, now)) {
         log_write_about(LOG_LEVEL_ERROR, &(const struct log_subject){.lane = lane->id}, "lane",
                         "lane %llu: %s has not answered for %lld ms (upstream_reply_timeout); closing it",
                         (unsigned long long)lane->id, lane->settings->target_text,

@@ -52,7 +52,7 @@ struct lane_settings {
 /* What is expected back to the greeting: the bytes that are said first, so that a connection stands in for a client. */
 struct lane_greeting {
     uint32_t replies;
-    bool has_tail;        /* the last reply is to a HELLO, which shows whether Redis wants a password, and may fail */
+    bool has_tail;        /* the last reply is to a HELLO, which shows that Redis takes the connection, and may fail */
     bool has_credentials; /* its first command says them */
     bool password_known;  /* NOAUTH is a failure, not a finding */
     bool resp3;           /* it begins with HELLO 3 */
@@ -71,8 +71,9 @@ struct lane_events {
     void (*failed)(struct lane *lane, const char *why);
     /* A ready lane breaks, with requests that were under way on it. Nothing of what follows from that has been done. */
     void (*broken)(struct lane *lane, const char *why, uint64_t requests);
-    /* Redis answered NOAUTH to the greeting's PING; the lane is closed afterwards. */
-    void (*needs_password)(struct lane *lane);
+    /* Redis answered NOAUTH to the greeting. True: the owner is to hear that himself, as the lane is ready; false: it
+     * was closed, or parked. */
+    bool (*needs_password)(struct lane *lane);
     /* What has come holds a READONLY error, or looks like it; with wants_master only. */
     void (*readonly)(struct lane *lane);
     /* The lane is CLOSED and its queue empty; why is one line for a person. The last call for this lane. */
@@ -204,7 +205,7 @@ void lane_start(struct lane *lane);
 void lane_park(struct lane *lane);
 /* A parked lane tries to connect. */
 void lane_unpark(struct lane *lane);
-/* A parked lane has the connection of a pooled one, which must be idle and is CLOSED afterwards. */
+/* A parked lane has the connection of another one, which must be idle and is CLOSED afterwards. */
 void lane_take_over(struct lane *lane, struct lane *from);
 void lane_free(struct lane *lane);
 

@@ -41,11 +41,17 @@ void lane_now_ready(struct lane *lane)
 static void greeting_refused(struct lane *lane)
 {
     char why[sizeof lane->why];
+    bool is_busy = resp_reply_starts(&lane->reply, "-BUSY ");
 
     lane->link.refused = are_credentials_refused(lane);
 
-    snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
+    snprintf(why, sizeof why, "%s%.*s", is_busy ? "" : "Redis answered ", (int)resp_reply_head_line(&lane->reply),
+             lane->reply.head);
     lane_refused(lane, why);
+    if (is_busy) {
+        /* It is there: whoever waits hears what it would say to any request. */
+        lane_expire(lane);
+    }
 }
 
 void lane_unheard(struct lane *lane, const char *why)
@@ -81,32 +87,35 @@ static void say(struct lane *lane, const char *bytes, size_t length)
 /* A server that does not know HELLO, or has given it another name. What is of Redis 6.0 or newer knows it. */
 static void ask_again(struct lane *lane)
 {
+    static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     static const char plain[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
+    bool shared = lane->use == LANE_SHARED;
 
     lane->link.asked_again = true;
-    lane->link.greetings_left = 2;
+    lane->link.greetings_left = shared ? 2 : 1;
     resp_reply_reset(&lane->reply);
-    say(lane, plain, sizeof plain - 1);
+    say(lane, shared ? plain : ping, shared ? sizeof plain - 1 : sizeof ping - 1);
 }
 
-/* The last of all: whether Redis wants a password. */
-static void tail_answered(struct lane *lane)
+static void end_greeting(struct lane *lane)
 {
-    bool is_error = lane->reply.type == '-';
-
-    if (!is_error) {
-        lane->named = lane->named || !lane->link.asked_again;
-    } else if (resp_reply_starts(&lane->reply, "-NOAUTH")) {
-        (lane->link.greeting.password_known ? greeting_refused : lane->events->needs_password)(lane);
-        return;
-    } else if (!lane->link.asked_again) {
-        ask_again(lane);
-        return;
-    }
     resp_reply_reset(&lane->reply);
     lane->link.greetings_left = 0;
     lane->reply.keep_head = false;
     lane_now_ready(lane);
+}
+
+/* The last of all, which shows that Redis takes the connection. */
+static void tail_answered(struct lane *lane)
+{
+    bool is_error = lane->reply.type == '-';
+
+    if (is_error && !lane->link.asked_again) {
+        ask_again(lane);
+        return;
+    }
+    lane->named = lane->named || (!lane->link.asked_again && lane->use == LANE_SHARED);
+    end_greeting(lane);
 }
 
 /* HELLO tells whether the server is a replica. Words that have begun may end in what comes next. */
@@ -180,7 +189,14 @@ static void greeting_answered(struct lane *lane)
         lane_refused(lane, "it is a replica, and no master");
         return;
     }
-    if (is_unwelcome(lane) || (lane->reply.type == '-' && !is_tail && !is_naming && !is_id)) {
+    bool is_locked = resp_reply_starts(&lane->reply, "-NOAUTH") && !is_id;
+    if (is_locked && !lane->link.greeting.password_known) {
+        if (lane->events->needs_password(lane)) {
+            end_greeting(lane);
+        }
+        return;
+    }
+    if (is_unwelcome(lane) || is_locked || (lane->reply.type == '-' && !is_tail && !is_naming && !is_id)) {
         greeting_refused(lane);
         return;
     }
@@ -197,8 +213,7 @@ static void greeting_answered(struct lane *lane)
     resp_reply_reset(&lane->reply);
     lane->link.greetings_left--;
     if (lane->link.greetings_left == 0) {
-        lane->reply.keep_head = false;
-        lane_now_ready(lane);
+        end_greeting(lane);
     }
 }
 
@@ -256,6 +271,7 @@ void lane_greet(struct lane *lane)
         return;
     }
     lane_move(lane, LANE_HANDSHAKE);
+    lane->progress_us = reactor_now(lane->reactor);
     lane->link.greetings_left = lane->link.greeting.replies;
     lane->link.resp3 = lane->link.greeting.resp3;
     lane->reply.keep_head = true;

@@ -69,6 +69,8 @@ void lane_move(struct lane *lane, enum lane_state state);
 void lane_break(struct lane *lane, const char *reason);
 /* Redis does not take the connection that was just made: there is no use in trying its other addresses now. */
 void lane_refused(struct lane *lane, const char *why);
+/* What waits to be sent waits no more: it is told why. Not for a lane that is READY. */
+void lane_expire(struct lane *lane);
 /* Breaks the lane as Redis sent what cannot be anybody's reply: nothing that follows can be trusted. */
 void lane_desync(struct lane *lane, const char *why);
 

@@ -197,11 +197,6 @@ static size_t take_frame(struct lane *lane, const char *data, size_t length)
 {
     size_t taken;
 
-    if (lane->use == LANE_POOLED && lane->written == 0 && lane->first == NULL && *data == '-') {
-        /* A spare that Redis has not taken after all: it has too many clients. */
-        lane_close(lane, "Redis refused the connection");
-        return length;
-    }
     if (lane->owner == NULL && (lane->first == NULL || is_push(lane, data))) {
         lane_desync(lane, "Redis sent bytes that answer no request");
         return length;

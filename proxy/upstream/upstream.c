@@ -123,23 +123,6 @@ static void on_broken(struct lane *lane, const char *why, uint64_t requests)
     }
 }
 
-/*
- * Redis wants a password that this profile does not have. What waited gets the answer that Redis gives to any command
- * before AUTH; from now on each client of the profile talks to Redis on a lane of its own until it authenticates.
- */
-static void on_needs_password(struct lane *lane)
-{
-    struct profile *profile = lane_profile(lane);
-
-    upstream_is_up(profile->upstream);
-    if (!profile->needs_password) {
-        log_info("upstream", "Redis at %s wants a password; clients share no lane until they authenticate",
-                 profile->upstream->settings.lane.target_text);
-    }
-    profile->needs_password = true;
-    lane_close(lane, "-NOAUTH Authentication required.");
-}
-
 static void on_closed(struct lane *lane, const char *why)
 {
     struct profile *profile = lane_profile(lane);
@@ -172,7 +155,7 @@ static const struct lane_events lane_events = {
     .ready = on_ready,
     .failed = on_failed,
     .broken = on_broken,
-    .needs_password = on_needs_password,
+    .needs_password = upstream_lane_needs_password,
     .closed = on_closed,
 };
 
@@ -215,7 +198,7 @@ static void make_room(struct upstream *upstream, int64_t now)
 static void forget_name(struct lane *lane, int64_t now)
 {
     if (lane->use == LANE_POOLED && lane->named && now - lane->used_us >= NAME_PATIENCE_US) {
-        lane->named = !upstream_name_lane(lane, "");
+        upstream_forget_name(lane);
     }
 }
 

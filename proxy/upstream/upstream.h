@@ -31,6 +31,7 @@ struct profile {
     bool is_default;         /* of the configuration's credentials for who has none of his own, now or once */
     bool needs_password;     /* Redis wants a password and this profile has none: nobody may share a lane */
     bool refused;            /* Redis has refused its credentials last: see upstream_credentials.c */
+    bool lacks_hello;        /* Redis is too old for it: names are said by CLIENT SETNAME */
     bool may_share;          /* false: there were too many profiles when it was made */
     size_t spares_under_way; /* being opened for the pool */
     uint8_t granted;         /* of enum profile_right: Redis has let the user do so … */
@@ -73,6 +74,7 @@ struct upstream_settings {
     /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
      * who could authenticate. */
     bool serves_clients;
+    bool is_session;    /* its clients' lanes are theirs for life */
     bool says_readonly; /* its lanes go to a replica of a cluster, which answers reads only to who says that it may */
     bool is_aside;      /* it is one of several ways: whether Redis can be reached is not told by this one */
     /* Of a node of a cluster: counts up when requests to come may find another lane than those under way. NULL: nobody
@@ -200,6 +202,8 @@ void upstream_forget_refusals(struct upstream *upstream);
 bool upstream_is_refused(const struct profile *profile);
 /* Whether a client of that place can go to a shared lane of the profile. */
 bool upstream_may_share(const struct profile *profile, size_t place);
+/* A lane that is being opened for what has waited since then or longer; NULL: there is none. */
+struct lane *upstream_find_starting(const struct upstream *upstream, int64_t since_us);
 /* The shared lane of that place; NULL: none is open. */
 struct lane *upstream_place(const struct profile *profile, size_t place);
 
@@ -238,11 +242,12 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
 
-/* As upstream_send_hidden(), for what takes a right: whether the user has it is learned from the reply. */
+/* As upstream_send_hidden(), for what takes a right: whether the user has it is learned from the reply. If it was not
+ * done, the lane is dirty. */
 bool upstream_send_told(struct lane *lane, const char *command, size_t length, enum profile_right right);
 
-/* Names the connection, hidden: by HELLO where Redis has not shown that the user may use CLIENT SETNAME, as anybody may
- * use that. name: "" for none. */
+/* Names the connection, hidden: by HELLO, which any user may use, and which Redis takes while it is busy. name: "" for
+ * none. */
 bool upstream_name_lane(struct lane *lane, const char *name);
 
 /*

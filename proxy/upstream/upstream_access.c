@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 
+#include <stdio.h>
+
 static const struct lane_events look_events;
 
 /* ---- what is known ---- */
@@ -45,6 +47,9 @@ static void want_none(struct upstream *upstream)
          profile = LIST_NEXT(profile, of_upstream)) {
         wanted = wanted || profile->needs_password;
         profile->needs_password = false;
+        if (profile->password == NULL) {
+            upstream_credentials_accepted(profile);
+        }
     }
     if (wanted) {
         stats_add(upstream->settings.lane.stats, STATS_ACCESS_CHANGES, 1);
@@ -86,6 +91,37 @@ static void tell(struct upstream *upstream, enum upstream_access access)
 void upstream_access_changed(struct upstream *upstream)
 {
     tell(upstream, UPSTREAM_ACCESS_CHANGED);
+}
+
+/*
+ * Who was there before stays, as at Redis, on the connections that there are. If there are none, each client of the
+ * profile talks to Redis on a lane of its own until it authenticates; what waited on a shared one gets the answer that
+ * Redis gives to any command before AUTH.
+ */
+bool upstream_lane_needs_password(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+    struct upstream *upstream = profile->upstream;
+
+    upstream_is_up(upstream);
+    if (!profile->needs_password && !upstream->settings.is_session && upstream_has_connection(upstream, profile)) {
+        if (profile == upstream->base) {
+            tell(upstream, UPSTREAM_ACCESS_CLOSED);
+        }
+        snprintf(lane->why, sizeof lane->why, "-NOAUTH Authentication required.");
+        (void)upstream_lane_refused(lane);
+        return false;
+    }
+    if (!profile->needs_password) {
+        log_info("upstream", "Redis at %s wants a password; clients share no lane until they authenticate",
+                 upstream->settings.lane.target_text);
+    }
+    profile->needs_password = true;
+    if (lane->owner != NULL && lane->link.greeting.has_tail) {
+        return true;
+    }
+    lane_close(lane, "-NOAUTH Authentication required.");
+    return false;
 }
 
 /* ---- the look ---- */
@@ -159,9 +195,10 @@ static void look_ready(struct lane *lane)
     found(lane, UPSTREAM_ACCESS_OPEN);
 }
 
-static void look_needs_password(struct lane *lane)
+static bool look_needs_password(struct lane *lane)
 {
     found(lane, UPSTREAM_ACCESS_CLOSED);
+    return false;
 }
 
 static void look_failed(struct lane *lane, const char *why)

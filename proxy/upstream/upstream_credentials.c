@@ -1,13 +1,13 @@
 /*
  * Credentials that Redis does not take any more.
  *
- * When a user's password is changed, Redis lets those stay who have authenticated; when the user is deleted, it closes
- * their connections. So where Redis refuses what a client has authenticated with, no further attempt is made with it
- * (each would be an entry of ACL LOG), and the clients share the connections that they have: a lane that cannot be made
- * is parked until one comes back to the pool, whose connection it takes over. Clients whose shared lane has gone, and
- * has nothing to take over, are closed, as Redis has closed their connection; so are those who wait for a lane of their
- * own for upstream_wait. It is otherwise with the credentials of the configuration: these are an operator's to correct,
- * and are tried again and again.
+ * When a user's password is changed, or a first one is set, Redis lets those stay who are there; when the user is
+ * deleted, it closes their connections. So where Redis refuses what a client has authenticated with, no further attempt
+ * is made with it (each would be an entry of ACL LOG), and the clients share the connections that they have: a lane
+ * that cannot be made is parked until one comes back to the pool, whose connection it takes over. Clients whose shared
+ * lane has gone, and has nothing to take over, are closed, as Redis has closed their connection; so are those who wait
+ * for a lane of their own for upstream_wait. It is otherwise with the credentials of the configuration: these are an
+ * operator's to correct, and are tried again and again.
  */
 #include "upstream/upstream_private.h"
 
@@ -59,7 +59,7 @@ static bool speaks_with(const struct lane *lane, const struct profile *profile)
 
 void upstream_credentials_accepted(struct profile *profile)
 {
-    if (profile->password == NULL || !upstream_mark_refused(profile, false)) {
+    if (!upstream_mark_refused(profile, false)) {
         return;
     }
     for (struct lane *lane = LIST_FIRST(&profile->upstream->lanes); lane != NULL; lane = LIST_NEXT(lane, of_upstream)) {

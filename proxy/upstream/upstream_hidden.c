@@ -78,15 +78,25 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
     return send_hidden(lane, 1, command, length, must_succeed);
 }
 
-/* What takes a right may be refused since the user has shown to have it: so it is not said again and again. */
+/* What was not taken leaves the lane as it was, with what another client has said of itself: nobody else may get it. */
 static bool told_reply(struct run *run, const struct resp_reply *reply)
 {
-    const enum profile_right *right = run->expected;
+    struct lane *lane = run->lane;
+    enum profile_right right = (enum profile_right)(uintptr_t)run->expected;
 
-    if (is_push(run->lane, reply)) {
+    if (is_push(lane, reply)) {
         return false;
     }
-    profile_learn_right(lane_profile(run->lane), *right, reply);
+    if (resp_reply_is_error(reply) || (lane_profile(lane)->granted & right) != 0) {
+        profile_learn_right(lane_profile(lane), right, reply);
+    }
+    if (resp_reply_starts(reply, "-ERR unknown command ")) {
+        lane_profile(lane)->lacks_hello = true;
+    }
+    lane->dirty = lane->dirty || resp_reply_is_error(reply);
+    if (lane->dirty && lane->use == LANE_POOLED) {
+        lane_fail(lane, "Redis has not taken its name off");
+    }
     return true;
 }
 
@@ -99,20 +109,15 @@ static const struct run_receiver told_receiver = {
 
 bool upstream_send_told(struct lane *lane, const char *command, size_t length, enum profile_right right)
 {
-    static const enum profile_right rights[] = {PROFILE_MAY_SETNAME, PROFILE_MAY_GETNAME, PROFILE_MAY_SETINFO};
     struct run *run = run_take(lane->runs);
-    size_t i = 0;
 
     if (run == NULL) {
         return false;
     }
-    while (rights[i] != right) {
-        i++;
-    }
     run->requests = 1;
     run->receiver = &told_receiver;
     run->owner = lane->runs;
-    run->expected = (void *)(uintptr_t)&rights[i];
+    run->expected = (void *)(uintptr_t)right;
     if (!lane_send(lane, run, command, length)) {
         run_give(lane->runs, run);
         return false;
@@ -123,20 +128,19 @@ bool upstream_send_told(struct lane *lane, const char *command, size_t length, e
 bool upstream_name_lane(struct lane *lane, const char *name)
 {
     const struct profile *profile = lane_profile(lane);
-    bool may_set_name = (profile->granted & PROFILE_MAY_SETNAME) != 0;
     char command[640];
-    int length = may_set_name ? snprintf(command, sizeof command,
-                                         "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name), name)
-                              : snprintf(command, sizeof command,
-                                         "*4\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
-                                         profile->resp, strlen(name), name);
+    int length =
+        profile->lacks_hello
+            ? snprintf(command, sizeof command, "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name),
+                       name)
+            : snprintf(command, sizeof command, "*4\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
+                       profile->resp, strlen(name), name);
 
     /* A name too long for this is not worth a larger buffer: the lane goes without. */
     if ((size_t)length >= sizeof command) {
         return true;
     }
-    return may_set_name ? upstream_send_told(lane, command, (size_t)length, PROFILE_MAY_SETNAME)
-                        : upstream_send_hidden(lane, command, (size_t)length, false);
+    return upstream_send_told(lane, command, (size_t)length, PROFILE_MAY_SETNAME);
 }
 
 bool upstream_greet_again(struct lane *lane)

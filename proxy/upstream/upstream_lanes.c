@@ -101,6 +101,17 @@ void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)
     reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
 }
 
+struct lane *upstream_find_starting(const struct upstream *upstream, int64_t since_us)
+{
+    struct lane *lane = LIST_FIRST(&upstream->lanes);
+
+    while (lane != NULL && !((lane->state == LANE_CONNECTING || lane->state == LANE_HANDSHAKE) && lane->first != NULL &&
+                             lane->first->queued_us <= since_us)) {
+        lane = LIST_NEXT(lane, of_upstream);
+    }
+    return lane;
+}
+
 /* ---- the places of shared lanes ---- */
 
 struct lane *upstream_place(const struct profile *profile, size_t place)
@@ -139,8 +150,10 @@ void upstream_warm_up(struct upstream *upstream)
 bool upstream_may_share(const struct profile *profile, size_t place)
 {
     const struct lane *lane = upstream_place(profile, place);
+    /* What it gives to the pool comes back to the shared lane that it takes then. */
+    bool comes_back = profile->upstream->settings.exclusive_idle > 0;
 
-    return !upstream_is_refused(profile) || (lane != NULL && lane->state == LANE_READY);
+    return !upstream_is_refused(profile) || comes_back || (lane != NULL && lane->state == LANE_READY);
 }
 
 bool upstream_has_place(const struct lane *lane)
@@ -179,6 +192,16 @@ bool upstream_has_ready_lane(const struct profile *profile)
         }
     }
     return false;
+}
+
+bool upstream_has_connection(const struct upstream *upstream, const struct profile *credentials)
+{
+    const struct lane *lane = LIST_FIRST(&upstream->lanes);
+
+    while (lane != NULL && !(lane->state == LANE_READY && profile_same_credentials(lane_profile(lane), credentials))) {
+        lane = LIST_NEXT(lane, of_upstream);
+    }
+    return lane != NULL;
 }
 
 void upstream_is_up(struct upstream *upstream)

@@ -1,20 +1,45 @@
 /*
  * Lanes that cannot be made, as Redis refuses what their clients have authenticated with: they are parked until a
- * connection that was made before comes to the pool, which they take over.
+ * connection that was made before is free, which they take over.
  */
 #include "upstream/upstream_private.h"
 
 #include "base/log.h"
 
-/* A connection of that profile that nobody needs at the moment. */
-static struct lane *find_idle(const struct profile *profile)
+/* Whether nobody needs it at the moment. One with a name is told ahead to have none. */
+static bool is_idle(struct lane *lane)
+{
+    bool is_free = lane->first == NULL && lane->state == LANE_READY && resp_reply_idle(&lane->reply) && !lane->dirty;
+    bool is_nameless = !lane->named;
+
+    if (is_free && !is_nameless) {
+        upstream_forget_name(lane);
+    }
+    return is_free && is_nameless;
+}
+
+/* A connection in the pool of that profile that nobody needs. */
+static struct lane *find_pooled(const struct profile *profile)
 {
     struct lane *lane = LIST_FIRST(&profile->pooled);
 
-    while (lane != NULL && !(lane->first == NULL && lane->state == LANE_READY && resp_reply_idle(&lane->reply))) {
+    while (lane != NULL && !is_idle(lane)) {
         lane = LIST_NEXT(lane, of_pool);
     }
     return lane;
+}
+
+/* The same, or for a client's own that of a shared lane: the next one at its place waits until it comes back. */
+static struct lane *find_idle(const struct lane *parked)
+{
+    const struct profile *profile = lane_profile(parked);
+    struct lane *found = find_pooled(profile);
+
+    for (size_t i = 0; parked->use == LANE_EXCLUSIVE && found == NULL && i < profile->upstream->settings.shared_lanes;
+         i++) {
+        found = profile->shared[i] != NULL && is_idle(profile->shared[i]) ? profile->shared[i] : NULL;
+    }
+    return found;
 }
 
 /* The one that has waited longest, of those that can be helped. */
@@ -23,7 +48,7 @@ static struct lane *find_parked(const struct upstream *upstream)
     struct lane *found = NULL;
 
     for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL; lane = LIST_NEXT(lane, of_upstream)) {
-        bool can_be_helped = lane->parked && lane->state == LANE_BACKOFF && find_idle(lane_profile(lane)) != NULL;
+        bool can_be_helped = lane->parked && lane->state == LANE_BACKOFF && find_idle(lane) != NULL;
         if (can_be_helped && (found == NULL || lane->id < found->id)) {
             found = lane;
         }
@@ -38,7 +63,7 @@ static struct lane *find_idle_elsewhere(const struct profile *profile)
 
     for (struct profile *other = LIST_FIRST(&profile->upstream->profiles); other != NULL && lane == NULL;
          other = LIST_NEXT(other, of_upstream)) {
-        lane = other != profile && profile_fits_pool(other, profile) ? find_idle(other) : NULL;
+        lane = other != profile && profile_fits_pool(other, profile) ? find_pooled(other) : NULL;
     }
     return lane;
 }
@@ -61,7 +86,7 @@ static void help_parked(struct upstream *upstream)
     struct lane *lane = find_parked(upstream);
 
     while (lane != NULL) {
-        lane_take_over(lane, find_idle(lane_profile(lane)));
+        lane_take_over(lane, find_idle(lane));
         lane = find_parked(upstream);
     }
     fetch_for_parked(upstream);
@@ -91,7 +116,8 @@ void upstream_tend_parked(struct upstream *upstream)
     for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL;) {
         /* As in upstream_tick(): what is closed meanwhile keeps its place. */
         struct lane *next = LIST_NEXT(lane, of_upstream);
-        bool is_in_vain = lane->parked && lane->state == LANE_BACKOFF && LIST_EMPTY(&lane_profile(lane)->pooled);
+        bool is_in_vain =
+            lane->parked && lane->state == LANE_BACKOFF && !upstream_has_connection(upstream, lane_profile(lane));
         if (is_in_vain && lane->use == LANE_SHARED) {
             give_up_shared(lane);
         }
@@ -135,9 +161,10 @@ bool upstream_lane_refused(struct lane *lane)
         return !upstream_is_default(profile) && identity_refused(lane, is_news);
     }
     if (is_news) {
-        log_warning("upstream",
-                    "Redis at %s does not take the password of user %s any more; clients share what they have",
-                    profile->upstream->settings.lane.target_text, profile_user(profile));
+        log_warning("upstream", "Redis at %s does not take %s of user %s any more; clients share what they have",
+                    profile->upstream->settings.lane.target_text,
+                    profile->password != NULL ? "the password" : "connections without a password",
+                    profile_user(profile));
     }
     if (lane->spare) {
         lane_close(lane, lane->why);

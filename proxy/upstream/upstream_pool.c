@@ -3,6 +3,11 @@
 
 #include <stdio.h>
 
+void upstream_forget_name(struct lane *lane)
+{
+    lane->named = !upstream_name_lane(lane, "");
+}
+
 bool upstream_may_be_pooled(const struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);

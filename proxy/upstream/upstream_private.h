@@ -88,6 +88,8 @@ void upstream_free_closed(struct reactor_task *task);
 bool upstream_has_place(const struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */
 void upstream_forget_place(struct lane *lane);
+/* Whether there is a connection that stands in for whoever has these credentials. */
+bool upstream_has_connection(const struct upstream *upstream, const struct profile *credentials);
 /* Whether a shared lane of the profile carries requests. */
 bool upstream_has_ready_lane(const struct profile *profile);
 /* What was found out last of whether Redis can be reached, for the gauge. */
@@ -125,6 +127,8 @@ void upstream_end_renewals(struct upstream *upstream);
 
 /* Looks whether Redis wants a password, if it is time to. */
 void upstream_look_if_due(struct upstream *upstream);
+/* Redis has answered NOAUTH to a new connection of who has no password; of lane_events. */
+bool upstream_lane_needs_password(struct lane *lane);
 /* Ends a look that is under way. */
 void upstream_end_look(struct upstream *upstream);
 
@@ -174,8 +178,7 @@ void upstream_free_released(struct upstream *upstream);
 void profile_forget_text(char *text);
 /* upstream->base has taken the place of before, to which nobody comes any more; its reference is given back. */
 void upstream_follow_base(struct upstream *upstream, struct profile *before);
-/* What a lane says first, as its profile is now; of lane_events. An exclusive lane shows its client whatever Redis
- * says, so it needs no PING to find out. */
+/* What a lane says first, as its profile is now; of lane_events. */
 struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *text);
 
 /* Makes the default profile of the settings and the generation. False when memory is short: then it stays as it was. */
@@ -183,6 +186,8 @@ bool upstream_make_base(struct upstream *upstream);
 
 /* ---- upstream_pool.c ---- */
 
+/* The lane without a client is to have no name. */
+void upstream_forget_name(struct lane *lane);
 /* Whether a lane whose client has nothing to say about it any more may be others'. */
 bool upstream_may_be_pooled(const struct lane *lane);
 /* Puts a lane without an owner into its profile's pool, or closes it if it must not be there. */

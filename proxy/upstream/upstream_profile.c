@@ -28,7 +28,9 @@ static const char *const tails[] = {
 };
 #define TAIL_REPLIES 1
 /* The id of a node of a cluster. */
-static const char id_question[] = "*2\r\n$7\r\nCLUSTER\r\n$4\r\nMYID\r\n";
+#define ID_QUESTION "*2\r\n$7\r\nCLUSTER\r\n$4\r\nMYID\r\n"
+/* What says nothing new: the answer shows that Redis takes the connection, and wants no password. */
+#define EMPTY_HELLO "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n"
 
 /* Appends a command to the profile's greeting. False when memory is short. */
 static bool greeting_add(struct profile *profile, size_t argument_count, const char *const *arguments)
@@ -84,7 +86,7 @@ static bool greeting_build(struct profile *profile)
     if (profile->upstream->settings.says_readonly && !greeting_add(profile, 1, readonly)) {
         return false;
     }
-    const char *question = profile->upstream->settings.lane.may_have_id != NULL ? id_question : "";
+    const char *question = profile->upstream->settings.lane.may_have_id != NULL ? ID_QUESTION : "";
     const char *tail = tails[profile->resp];
     const char *start = profile->greeting != NULL ? profile->greeting : "";
     /* Twice: with the question, and without it for who may not ask. */
@@ -207,7 +209,8 @@ static bool same_text(const char *a, const char *b)
 
 bool profile_same_credentials(const struct profile *a, const struct profile *b)
 {
-    return same_text(a->user, b->user) && same_text(a->password, b->password);
+    return same_text(a->user, b->user) && same_text(a->password, b->password) &&
+           (a->password != NULL || a->generation == b->generation);
 }
 
 static struct profile *profile_find(struct upstream *upstream, const struct profile *wanted)
@@ -461,6 +464,9 @@ struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *te
     bool shared = lane->use == LANE_SHARED;
     bool asks_id = profile->greeting_id_length > 0 && !profile->may_not_ask_id;
     size_t with_id = profile->greeting_length + profile->greeting_id_length + profile->greeting_tail_length;
+    /* A client who keeps the lane for life hears by itself what Redis says to the first request. */
+    bool is_for_life = profile->needs_password || (profile->upstream->settings.is_session && lane->owner != NULL);
+    bool is_empty = !shared && profile->greeting_replies == 0 && !is_for_life;
 
     if (lane->bare) {
         return (struct lane_greeting){0};
@@ -468,9 +474,12 @@ struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *te
     text->data = profile->greeting + (asks_id ? 0 : with_id);
     text->length = profile->greeting_length + (asks_id ? profile->greeting_id_length : 0) +
                    (shared ? profile->greeting_tail_length : 0);
+    if (is_empty) {
+        *text = slice_of(asks_id ? ID_QUESTION EMPTY_HELLO : EMPTY_HELLO);
+    }
     return (struct lane_greeting){
-        .replies = profile->greeting_replies + asks_id + (shared ? TAIL_REPLIES : 0),
-        .has_tail = shared,
+        .replies = profile->greeting_replies + asks_id + (shared || is_empty ? TAIL_REPLIES : 0),
+        .has_tail = shared || is_empty,
         .asks_id = asks_id,
         .has_credentials = profile->password != NULL,
         .resp3 = profile->resp == 3,

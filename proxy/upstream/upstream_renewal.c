@@ -238,16 +238,6 @@ static struct profile *find_profile(const struct upstream *upstream, const struc
     return profile;
 }
 
-static bool has_connection(const struct upstream *upstream, const struct profile *credentials)
-{
-    const struct lane *lane = LIST_FIRST(&upstream->lanes);
-
-    while (lane != NULL && !(lane->state == LANE_READY && profile_same_credentials(lane_profile(lane), credentials))) {
-        lane = LIST_NEXT(lane, of_upstream);
-    }
-    return lane != NULL;
-}
-
 static bool begin(struct profile *before, const char *password)
 {
     struct upstream *upstream = before->upstream;
@@ -280,7 +270,7 @@ void upstream_renew_password(struct upstream *upstream, const char *user, const 
     if (before == NULL || strcmp(old, password) == 0) {
         return;
     }
-    if (!has_connection(upstream, &credentials) || !begin(before, password)) {
+    if (!upstream_has_connection(upstream, &credentials) || !begin(before, password)) {
         /* There is nothing that could be lost. */
         adopt(upstream, user, old, password);
     }

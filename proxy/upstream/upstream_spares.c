@@ -74,21 +74,22 @@ void upstream_spare_ended(struct lane *lane)
 }
 
 /*
- * The last unused lanes of a profile with clients are their spares. If these have authenticated, the connections are
- * what they have when their password is refused, so one stays in any case, and the shared lanes do.
+ * The last unused lanes of a profile with clients are their spares. If these have authenticated, or came before Redis
+ * wanted a password, the connections are what they have when others are refused, so one stays in any case, and the
+ * shared lanes do.
  */
 bool upstream_is_kept(const struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
     const struct upstream *upstream = profile->upstream;
-    bool has_password = profile->password != NULL;
+    bool is_scarce = profile->password != NULL || profile->generation != upstream->base->generation;
 
     if (!upstream->settings.serves_clients || !has_clients(profile)) {
         return false;
     }
     if (lane->use == LANE_SHARED) {
-        return profile == upstream->base || has_password;
+        return profile == upstream->base || is_scarce;
     }
-    bool is_needed = has_password && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
+    bool is_needed = is_scarce && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);
 }

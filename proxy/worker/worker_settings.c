@@ -39,6 +39,7 @@ struct upstream_settings worker_upstream_settings(const struct conf *conf, size_
     settings.user = conf->upstream_user;
     settings.password = conf->upstream_password;
     settings.serves_clients = true;
+    settings.is_session = conf->pool == CONF_POOL_SESSION;
     settings.spares = (size_t)conf->exclusive_ready;
     settings.access_check = worker == 0 ? conf->access_check : 0;
     settings.rights_last = conf->access_check;

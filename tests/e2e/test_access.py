@@ -1,9 +1,11 @@
 """A password that is set, or taken away, while Headgate runs: all workers know it, however it was done."""
 
+import time
+
 import pytest
 
 from harness.admin import stats
-from harness.resp import OK, PONG, QUEUED, Error, encode, wait_for
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Error, encode, wait_for
 from harness.target import client_list
 
 NOAUTH = Error(b"NOAUTH Authentication required.")
@@ -70,11 +72,23 @@ def test_a_password_set_by_a_client_holds_for_all_workers_at_once(redis, headgat
     assert replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS
 
 
-def test_who_is_there_stays(redis, headgate):
-    there = warm(headgate)
-    assert there[0]("CONFIG", "SET", "requirepass", "secret") == OK
-    assert replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS
-    assert [client("SET", "k", 1) for client in there] == [OK] * len(there)
+@pytest.mark.parametrize("setter", ("a client", "an operator"))
+@pytest.mark.parametrize("pool", ("direct", "shared", "session"))
+def test_who_is_there_goes_on(redis, direct, make_headgate, pool, setter):
+    options = {"pool": pool, "access_check": 0, "lane_idle_timeout": "100ms"}
+    server = redis if pool == "direct" else make_headgate(redis, **options)
+    there = [server.connect() for _ in range(3)]
+    assert [client("SET", "k", 1) for client in there] == [OK] * 3
+    assert (there[0] if setter == "a client" else direct)("CONFIG", "SET", "requirepass", "secret") == OK
+    time.sleep(0.5)  # What may be closed as idle is; none of it may be what they go on with.
+    there[0].request("BLPOP", "q", 0)
+    wait_for(lambda: b"blocked_clients:1" in direct("INFO", "clients"), what="it to block")
+    said = there[1].pipeline([
+        ("MULTI",), ("INCR", "n"), ("EXEC",), ("EVAL", "return 1", 0), ("BLPOP", "none", "0.01"), ("WATCH", "k"),
+        ("UNWATCH",), ("HELLO", 3), ("GET", "k"), ("SELECT", 3), ("SET", "k", 3), ("SELECT", 0)])
+    assert said[:7] == [OK, QUEUED, [1], 1, NIL_ARRAY, OK, OK] and b"proto" in said[7] and said[8:] == [b"1", OK, OK, OK]
+    assert there[2].pipeline([("MULTI",), ("INCR", "n"), ("EXEC",), ("RPUSH", "q", "x")]) == [OK, QUEUED, [2], 1]
+    assert there[0].read() == [b"q", b"x"]
 
 
 def test_a_transaction_counts_when_it_is_executed(redis, headgate):

@@ -203,14 +203,34 @@ def test_more_than_there_are_connections(redis, admin, make_headgate):
     rotate(admin)
     blocked.request("BLPOP", "q", 0)
     wait_for(lambda: b"blocked_clients:1" in admin("INFO", "clients"), what="it to block")
-    assert late("GET", "k") is None
-    late.request("MULTI")
-    late.assert_closed()
+    assert late.pipeline([("MULTI",), ("GET", "k"), ("EXEC",)]) == [OK, QUEUED, [None]]
+    assert sharer("SET", "k", 1) == OK
+    late.request("BLPOP", "r", 0)
+    wait_for(lambda: b"blocked_clients:2" in admin("INFO", "clients"), what="both to block")
+    sharer.request("GET", "k")
+    sharer.assert_closed()
     assert "does not take the password of user app any more" in headgate.log()
-    assert sharer("RPUSH", "q", "x") == 1
-    assert blocked.read() == [b"q", b"x"]
-    assert sharer("EVAL", "return 1", 0) == 1
+    assert [admin("RPUSH", key, "x") for key in ("q", "r")] == [1, 1]
+    assert blocked.read() == [b"q", b"x"] and late.read() == [b"r", b"x"]
+    assert blocked("EVAL", "return 1", 0) == 1 and late("GET", "k") == b"1"
     assert refusals(admin) <= 2
+
+
+@pytest.mark.parametrize("revoked", ("to open lanes", "to set names"))
+def test_a_name_stays_with_its_client(redis, admin, make_headgate, revoked):
+    """Whoever gets the connection next has none, whatever has come between the two."""
+    headgate = make_headgate(redis, exclusive_ready=0, exclusive_idle=1)
+    named, nameless, holder = clients_of(headgate, 3)
+    assert named("CLIENT", "SETNAME", "alice") == OK
+    if revoked == "to open lanes":
+        assert nameless("MULTI") == holder("MULTI") == OK
+        rotate(admin)
+        named.request("MULTI")
+        assert nameless("DISCARD") == OK and named.read() == OK and named("DISCARD") == OK
+    else:
+        assert named.pipeline([("MULTI",), ("EXEC",)]) == [OK, []]
+        assert admin("ACL", "SETUSER", "app", "-client|setname") == OK
+    assert b" name= " in nameless("CLIENT", "INFO")
 
 
 def test_in_turn(redis, admin, make_headgate):

@@ -10,7 +10,7 @@ import pytest
 
 from harness.admin import await_ended, await_outage, send_and_await, stats
 from harness.fake_redis import FakeRedis
-from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.resp import OK, PONG, QUEUED, Closed, Error, encode, wait_for
 from harness.servers import elapsed, free_port
 
 
@@ -365,6 +365,68 @@ def test_redis_at_its_client_limit(make_redis, make_headgate):
     wait_for(lambda: "max number of clients" in headgate.log(), what="the reason in the log")
     assert occupant("CONFIG", "SET", "maxclients", "100") == OK
     wait_for(lambda: not is_error(client("GET", "k")), 30, "service after there is room")
+
+
+@pytest.mark.parametrize("commands", ([("MULTI",), ("INCR", "k"), ("EXEC",)], [("MULTI",)]), ids=("pipelined", "alone"))
+def test_no_part_of_a_transaction_that_redis_has_no_room_for(redis, make_headgate, commands):
+    headgate = make_headgate(redis, pool="shared", exclusive_ready=0, upstream_wait="300ms")
+    client, occupant = headgate.connect(), redis.connect()
+    assert client("SET", "k", 1) == occupant("CONFIG", "SET", "maxclients", "1") == OK
+    assert all(is_error(reply) for reply in client.pipeline(commands))
+    client.assert_closed()
+    assert occupant("GET", "k") == b"1"
+
+
+BUSY = {
+    "paused": lambda other: other("CLIENT", "PAUSE", 1200, "ALL"),
+    "asleep": lambda other: other.request("DEBUG", "SLEEP", "1.2"),
+}
+KINDS = {"RESP2": [], "RESP3": [("HELLO", 3)], "a password": [("AUTH", "u", "pw")], "a database": [("SELECT", 5)]}
+
+
+@pytest.mark.parametrize("busy", BUSY)
+@pytest.mark.parametrize("server", ("direct", "shared", "session"))
+def test_a_busy_redis_is_waited_for(make_redis, make_headgate, server, busy):
+    """However long it takes, as the connection stands: for those, too, who need another one meanwhile."""
+    redis = make_redis("--enable-debug-command", "yes")
+    options = {"pool": server, "upstream_wait": "100ms", "connect_timeout": "100ms"}
+    target = redis if server == "direct" else make_headgate(redis, **options)
+    other = redis.connect()
+    assert other("ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all") == OK
+    clients = [(target.connect(), opening) for opening in KINDS.values() for _ in range(3)]
+    for client, opening in clients:
+        assert not any(is_error(reply) for reply in client.pipeline([*opening, ("SET", "k", 1)]))
+    BUSY[busy](other)
+    for number, (client, _) in enumerate(clients):
+        client.request(*(("GET", "k"), ("SET", "k", 1), ("MULTI",))[number % 3])
+    assert [client.read() for client, _ in clients] == [b"1", OK, OK] * len(KINDS)
+    assert [client.pipeline([("GET", "k"), ("EXEC",)]) for client, _ in clients[2::3]] == [[QUEUED, [b"1"]]] * len(KINDS)
+
+
+LOOP = "redis.log(redis.LOG_WARNING, 'begun') while true do end"
+ENDLESS = f"#!lua name=endless\nredis.register_function('endless', function() {LOOP} end)"
+
+
+@pytest.mark.parametrize("kind", ("SCRIPT", "FUNCTION"))
+@pytest.mark.parametrize("server", ("direct", "shared", "session"))
+def test_what_ends_a_script_goes_through(redis, make_headgate, server, kind):
+    """Of clients of all kinds, also if it comes before Redis says that it is busy; the others hear that from Redis."""
+    options = {"pool": server, "exclusive_ready": 0, "upstream_wait": "100ms", "connect_timeout": "100ms"}
+    target = redis if server == "direct" else make_headgate(redis, **options)
+    other = redis.connect()
+    assert other("CONFIG", "SET", "busy-reply-threshold", 500) == OK and other("FUNCTION", "LOAD", ENDLESS) == b"endless"
+    assert other("ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all") == OK
+    for begun, opening in enumerate(KINDS.values()):
+        clients = [target.connect() for _ in range(3)]
+        for client in clients:
+            assert not any(is_error(reply) for reply in client.pipeline([*opening, ("PING",)]))
+        run = ("EVAL", LOOP, 0) if kind == "SCRIPT" else ("FCALL", "endless", 0)
+        clients[0].request(*run)
+        wait_for(lambda begun=begun: redis.log().count("begun") > begun, what="the script to begin")
+        clients[1].request(*run)
+        said = clients[2](kind, "KILL")
+        assert said == OK and b"Script killed" in clients[0].read()
+        assert said == OK and clients[1].read() is not None
 
 
 def test_a_wrong_upstream_password(make_redis, make_headgate, pool):

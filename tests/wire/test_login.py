@@ -147,15 +147,15 @@ def test_who_is_not_answered_ahead_of_it_is_closed(fake, make_headgate):
     assert client("CLIENT", "SETNAME", "me") == OK
     with_name = []
 
-    def answer_client(lane, arguments):
+    def answer(lane, arguments):
         if arguments[-1] != b"me":
-            return b"+OK\r\n"
+            return answer_hello(lane, arguments)
         with_name.append(lane.number)
         while lane.owed:
             lane.owed.pop()
         return None
 
-    fake.answers["CLIENT"] = answer_client
+    fake.answers["HELLO"] = answer
     client.send(encode("AUTH", "nobody", "bad"))
     client.assert_closed()
     assert with_name and "auth_timeout" in headgate.log()
