@@ -24,6 +24,8 @@ SETTLE_SECONDS = 10.0
 REST_SECONDS = 1.0
 # How long clients may take to hear that their key is set, before Redis is killed.
 KEY_SECONDS = 1.0
+# Idle lanes that a worker keeps ready for whoever comes.
+SPARES = 8
 # What programs say of requests that were lost.
 LOST = re.compile(r"\blost=(\d+)")
 
@@ -106,6 +108,8 @@ class Trial:
                 self.feature = feature
                 self._try(program)
             program.end()
+        if self.way == "shared" and self.redis:
+            self._look_at_idle_lanes()
 
     def _start_servers(self):
         """The address for programs."""
@@ -217,6 +221,12 @@ class Trial:
             self.patience = REST_SECONDS  # some may be kept for life
         if not feature.holds:
             self.outcome.lanes = max(self.outcome.lanes, lanes)
+
+    def _look_at_idle_lanes(self):
+        """When all clients have gone, no more are kept than these had at once, and those that are ready for each profile."""
+        idle = int(stats(self.headgate, "upstream")["lanes_pooled"])
+        if idle > self.options.clients + SPARES * self.options.threads:
+            self._blame(f"{idle} idle lanes behind {self.options.clients} clients")
 
     def _allowed(self, feature):
         if self.library.own_lanes:

@@ -132,17 +132,40 @@ static bool route_auth(struct client *client, const struct resp_command *framed,
                                                            session_kept_argument(framed, frame, 2));
 }
 
+/* A lane that asks is one of the new database from then on: who comes, asks for one key and goes must not leave one.
+ * What is under way was asked in another database, and ends first. */
+static enum session_place place_for_select(struct client *client, int64_t database)
+{
+    const struct session *session = &client->session;
+    bool is_known = !session->sent_transaction && !session->silent && !session->silent_next && !session->unproven &&
+                    !client->profile->needs_password && profile_may_select(client->profile, database);
+    enum session_place place = is_known ? session_place_here(client) : SESSION_PLACE_LANE;
+
+    return place == SESSION_PLACE_HERE && client->sent_runs > 0 ? SESSION_PLACE_LATER : place;
+}
+
 static bool route_select(struct client *client, const struct resp_command *framed, const char *frame,
                          struct session_route *route)
 {
-    if (!session_expect(client, route, EXPECT_PROFILE)) {
-        return false;
+    int64_t database;
+
+    if (framed->argument_count != 2 || !word_integer(session_kept_argument(framed, frame, 1), &database)) {
+        database = -1;
     }
-    if (framed->argument_count == 2 &&
-        !word_integer(session_kept_argument(framed, frame, 1), &route->expected->database)) {
-        route->expected->database = -1;
+    enum session_place place = route->pinned ? SESSION_PLACE_LANE : place_for_select(client, database);
+    if (place == SESSION_PLACE_LATER) {
+        route->answer = SESSION_LATER;
+        return true;
     }
-    return true;
+    if (place == SESSION_PLACE_HERE) {
+        answer(route, "+OK\r\n");
+        return session_change_profile(client, profile_with_database(client->profile, database));
+    }
+    bool is_taken = session_expect(client, route, EXPECT_PROFILE);
+    if (is_taken) {
+        route->expected->database = database;
+    }
+    return is_taken;
 }
 
 /*

@@ -191,35 +191,39 @@ static struct session without_lane(const struct session *session)
         .deferred = deferred, .spoiled = session->spoiled, .sent_transaction = deferred, .known_transaction = deferred};
 }
 
-void session_leave_lane(struct client *client)
+static void leave(struct client *client, struct session left, bool clean)
 {
     struct lane *lane = client->exclusive;
-    bool clean = client->sent_runs == 0 && session_is_clean(client);
 
     client->exclusive = NULL;
-    client->session = without_lane(&client->session);
+    client->session = left;
     stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     upstream_release_exclusive(lane, clean);
 }
 
+void session_leave_lane(struct client *client)
+{
+    leave(client, without_lane(&client->session), client->sent_runs == 0 && session_is_clean(client));
+}
+
 void session_leave_node(struct client *client)
 {
-    struct lane *lane = client->exclusive;
-    const struct session before = client->session;
-    bool clean = session_is_portable(client);
+    struct session left = without_lane(&client->session);
 
-    client->exclusive = NULL;
-    client->session = without_lane(&before);
-    client->session.blocking = before.blocking;
-    client->session.scripts = before.scripts;
-    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-    upstream_release_exclusive(lane, clean);
+    left.blocking = client->session.blocking;
+    left.scripts = client->session.scripts;
+    leave(client, left, session_is_portable(client));
 }
 
 /* A lane of its own has to hear what the client says of itself; one on which nothing keeps the client is left first. */
 enum session_place session_place_for(struct client *client, enum profile_right right)
 {
-    if (client->service->settings.session_pool || !profile_has_right(client->profile, right)) {
+    return profile_has_right(client->profile, right) ? session_place_here(client) : SESSION_PLACE_LANE;
+}
+
+enum session_place session_place_here(struct client *client)
+{
+    if (client->service->settings.session_pool) {
         return SESSION_PLACE_LANE;
     }
     if (client->exclusive == NULL) {

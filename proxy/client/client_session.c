@@ -266,9 +266,11 @@ static void replied_profile(struct client *client, struct expected_reply *expect
     if (expected->resp != 0 && !session_change_profile(client, profile_with_resp(client->profile, expected->resp))) {
         return;
     }
-    if (expected->database >= 0 &&
-        !session_change_profile(client, profile_with_database(client->profile, expected->database))) {
-        return;
+    if (expected->database >= 0) {
+        if (!session_change_profile(client, profile_with_database(client->profile, expected->database))) {
+            return;
+        }
+        profile_learn_right(client->profile, PROFILE_MAY_SELECT, reply);
     }
     client->session.database_unseen = client->session.database_unseen && expected->database < 0;
     if (expected->name != NULL) {

@@ -158,6 +158,8 @@ enum session_place {
 /* The place of the request at hand, which takes that right: Headgate answers for Redis only where Redis has shown
  * lately that the user may ask. HERE: the lane was left. */
 enum session_place session_place_for(struct client *client, enum profile_right right);
+/* The same if Redis has shown it. */
+enum session_place session_place_here(struct client *client);
 
 /* Whether the exclusive lane can be given back. Only meaningful when nothing is under way. */
 bool session_is_clean(const struct client *client);

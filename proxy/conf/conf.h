@@ -182,7 +182,7 @@ struct conf {
     int64_t upstream_wait;          /* how long a request that could not be sent waits for Redis to come back */
     int64_t upstream_wait_requests; /* and how many may wait on one worker */
     int64_t upstream_reply_timeout; /* a shared lane without an answer for so long is closed */
-    int64_t exclusive_idle;         /* clean exclusive lanes kept for reuse, each worker and credentials */
+    int64_t exclusive_idle;         /* clean exclusive lanes kept for reuse, each worker and server */
     int64_t exclusive_ready;        /* of them, opened ahead */
     int64_t lane_idle_timeout;      /* unused lanes are closed after this */
     int64_t resolve_every;  /* how often the names of servers are looked up; 0: when lanes are opened, or fail */

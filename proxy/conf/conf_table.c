@@ -220,7 +220,7 @@ const struct conf_option conf_options[] = {
              "of Redis give no answer to some of those that fail."},
     {FIELD(exclusive_idle), .type = CONF_INTEGER, .min = 1, .max = 10000, .zero = "none", .initial = "64",
      .reloadable = true,
-     .help = "Unused connections kept ready for clients that need one of their own, for each worker and credentials."},
+     .help = "Unused connections kept ready for clients that need one of their own, for each worker and server."},
     {FIELD(exclusive_ready), .type = CONF_INTEGER, .min = 1, .max = 64, .zero = "none", .initial = "1",
      .reloadable = true,
      .help = "How many of them are opened before they are needed, for each worker and profile with clients, so that a\n"

@@ -178,16 +178,8 @@ static bool is_idle(const struct upstream *upstream, const struct lane *lane, in
  * makes room, if all were in use lately none. One at a time, as each may be wanted again. */
 static void make_room(struct upstream *upstream, int64_t now)
 {
-    struct lane *lane, *oldest = NULL;
+    struct lane *oldest = upstream_longest_idle(upstream);
 
-    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
-    {
-        bool is_spare =
-            lane->use == LANE_POOLED && lane->state != LANE_CLOSED && lane->first == NULL && !upstream_is_kept(lane);
-        if (is_spare && (oldest == NULL || lane->used_us < oldest->used_us)) {
-            oldest = lane;
-        }
-    }
     if (oldest != NULL && now - oldest->used_us >= SPARE_PATIENCE_US) {
         lane_close(oldest, "others need the descriptor");
     }

@@ -13,7 +13,13 @@ struct upstream;
 
 /* Subcommands of CLIENT that a user may use or not: the first client who tries shows it. Nobody else asks, as Redis
  * writes down who was refused (ACL LOG); see upstream_rights.c. And PING, which fences are. */
-enum profile_right { PROFILE_MAY_SETNAME = 1, PROFILE_MAY_GETNAME = 2, PROFILE_MAY_SETINFO = 4, PROFILE_MAY_PING = 8 };
+enum profile_right {
+    PROFILE_MAY_SETNAME = 1,
+    PROFILE_MAY_GETNAME = 2,
+    PROFILE_MAY_SETINFO = 4,
+    PROFILE_MAY_PING = 8,
+    PROFILE_MAY_SELECT = 16 /* its own database, which rights may tell from others */
+};
 
 #define PROFILE_RIGHTS 5
 
@@ -159,6 +165,8 @@ void profile_part(struct profile *profile);
 /* The profile that differs from this one as said; NULL when memory is short. */
 struct profile *profile_with_database(struct profile *profile, int64_t database);
 struct profile *profile_with_resp(struct profile *profile, int resp);
+/* Whether Redis has let the user SELECT that database lately, so that nobody has to ask. */
+bool profile_may_select(const struct profile *profile, int64_t database);
 /* user NULL: AUTH with a password alone. */
 struct profile *profile_with_credentials(struct profile *profile, struct slice user, struct slice password);
 bool profile_same_credentials(const struct profile *a, const struct profile *b);

@@ -6,10 +6,18 @@
 #include <string.h>
 #include <sys/random.h>
 
+/* Of all profiles together no more are kept than exclusive_idle: clients come from one and leave into another. */
 static void return_to_pool(struct lane *lane)
 {
+    struct upstream *upstream = lane_profile(lane)->upstream;
+
     stats_add(lane->settings->stats, STATS_EXCLUSIVE_RETURNED, 1);
     upstream_pool(lane);
+    bool is_one_more = upstream->pooled_count > (size_t)upstream->settings.exclusive_idle;
+    struct lane *oldest = is_one_more ? upstream_longest_idle(upstream) : NULL;
+    if (oldest != NULL) {
+        lane_close(oldest, "others were used later");
+    }
 }
 
 /*

@@ -13,14 +13,13 @@ bool upstream_may_be_pooled(const struct lane *lane)
     const struct profile *profile = lane_profile(lane);
 
     return lane->use == LANE_EXCLUSIVE && !lane->dirty && !lane->link.outdated && lane->link.retired_us == 0 &&
-           lane->state == LANE_READY && !profile->needs_password &&
-           profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
+           lane->state == LANE_READY && !profile->needs_password && profile->upstream->settings.exclusive_idle > 0;
 }
 
 void upstream_pool(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
-    struct stats *stats = lane->settings->stats;
+    struct upstream *upstream = profile->upstream;
 
     if (!upstream_may_be_pooled(lane)) {
         lane_close(lane, "not needed any more");
@@ -30,9 +29,10 @@ void upstream_pool(struct lane *lane)
     lane->used_us = reactor_now(lane->reactor);
     LIST_INSERT_HEAD(&profile->pooled, lane, of_pool);
     profile->pooled_count++;
-    stats_add(stats, STATS_LANES_POOLED, 1);
+    upstream->pooled_count++;
+    stats_add(lane->settings->stats, STATS_LANES_POOLED, 1);
     if (profile->refused) {
-        upstream_help_soon(profile->upstream);
+        upstream_help_soon(upstream);
     }
 }
 
@@ -42,6 +42,7 @@ void upstream_forget_pooled(struct lane *lane)
 
     LIST_REMOVE(lane, of_pool);
     profile->pooled_count--;
+    profile->upstream->pooled_count--;
     stats_subtract(lane->settings->stats, STATS_LANES_POOLED, 1);
 }
 

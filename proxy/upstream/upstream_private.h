@@ -46,8 +46,9 @@ struct upstream {
     LIST_HEAD(, profile) profiles;
     struct profile *base; /* the default profile */
     TAILQ_HEAD(, profile)
-    lingering;      /* those that their clients have left, and that have lanes; who was left first is first */
-    size_t sharing; /* profiles that may share lanes */
+    lingering;           /* those that their clients have left, and that have lanes; who was left first is first */
+    size_t sharing;      /* profiles that may share lanes */
+    size_t pooled_count; /* lanes in the pools of all profiles */
     const struct lane_events *lane_events;
     LIST_HEAD(, lane) lanes;        /* all of them */
     LIST_HEAD(, lane) closed;       /* to be freed at the end of the loop iteration, linked by of_pool … */
@@ -163,6 +164,8 @@ void upstream_spare_is_ready(struct lane *lane);
 void upstream_spare_ended(struct lane *lane);
 /* Whether a lane stays however long it was not used. */
 bool upstream_is_kept(const struct lane *lane);
+/* The pooled lane that was not used for longest, of those that are not kept; NULL: there is none. */
+struct lane *upstream_longest_idle(const struct upstream *upstream);
 
 /* ---- upstream_profile.c ---- */
 

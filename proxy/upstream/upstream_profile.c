@@ -115,30 +115,24 @@ static void leave_nodes(struct profile *profile);
 
 bool profile_set_password(struct profile *profile, const char *password)
 {
-    const struct profile before = *profile;
-    char *copy = strdup(password);
+    struct profile changed = *profile;
 
-    profile->password = copy;
-    profile->greeting = NULL;
-    profile->greeting_length = 0;
-    profile->greeting_id_length = 0;
-    profile->greeting_tail_length = 0;
-    profile->greeting_replies = 0;
-    if (copy == NULL || !greeting_build(profile)) {
-        profile_forget_text(copy);
-        profile_forget_text(profile->greeting);
-        profile->password = before.password;
-        profile->greeting = before.greeting;
-        profile->greeting_length = before.greeting_length;
-        profile->greeting_id_length = before.greeting_id_length;
-        profile->greeting_tail_length = before.greeting_tail_length;
-        profile->greeting_replies = before.greeting_replies;
-        return false;
+    changed.password = strdup(password);
+    changed.greeting = NULL;
+    changed.greeting_length = 0;
+    changed.greeting_replies = 0;
+    bool is_changed = changed.password != NULL && greeting_build(&changed);
+    const struct profile *dropped = is_changed ? profile : &changed;
+    profile_forget_text(dropped->password);
+    profile_forget_text(dropped->greeting);
+    if (is_changed) {
+        profile->password = changed.password;
+        profile->greeting = changed.greeting;
+        profile->greeting_length = changed.greeting_length;
+        profile->greeting_replies = changed.greeting_replies;
+        leave_nodes(profile);
     }
-    profile_forget_text(before.password);
-    profile_forget_text(before.greeting);
-    leave_nodes(profile);
-    return true;
+    return is_changed;
 }
 
 /* ---- the same at the nodes of a cluster ---- */
@@ -337,20 +331,16 @@ static void close_lanes(struct profile *profile)
     profile_release(profile);
 }
 
-/* Together they keep no more lanes in their pools than one profile may. */
 static bool are_too_many(const struct upstream *upstream)
 {
     size_t profiles = 0;
-    size_t pooled = 0;
-
     const struct profile *profile;
 
     TAILQ_FOREACH(profile, &upstream->lingering, of_lingering)
     {
         profiles++;
-        pooled += profile->pooled_count;
     }
-    return profiles > PROFILES_LINGERING || pooled > (size_t)upstream->settings.exclusive_idle;
+    return profiles > PROFILES_LINGERING;
 }
 
 /* The one that was left first, and that can go. */
@@ -420,7 +410,18 @@ struct profile *profile_with_database(struct profile *profile, int64_t database)
     struct profile wanted = *profile;
 
     wanted.database = database;
+    wanted.granted &= (uint8_t)~PROFILE_MAY_SELECT;
     return profile_get(profile->upstream, &wanted);
+}
+
+bool profile_may_select(const struct profile *profile, int64_t database)
+{
+    struct profile wanted = *profile;
+
+    wanted.database = database;
+    const struct profile *there = profile_find(profile->upstream, &wanted);
+    return there != NULL && there->may_share && !there->needs_password && !there->refused &&
+           profile_has_right(there, PROFILE_MAY_SELECT);
 }
 
 struct profile *profile_with_resp(struct profile *profile, int resp)

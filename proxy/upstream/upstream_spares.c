@@ -93,3 +93,18 @@ bool upstream_is_kept(const struct lane *lane)
     bool is_needed = is_scarce && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);
 }
+
+struct lane *upstream_longest_idle(const struct upstream *upstream)
+{
+    struct lane *lane, *oldest = NULL;
+
+    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
+    {
+        bool is_older = lane->use == LANE_POOLED && lane->state != LANE_CLOSED && lane->first == NULL &&
+                        (oldest == NULL || lane->used_us < oldest->used_us);
+        if (is_older && !upstream_is_kept(lane)) {
+            oldest = lane;
+        }
+    }
+    return oldest;
+}

@@ -91,8 +91,9 @@ def test_clients_that_come_with_a_password_each_and_go(redis, make_headgate, log
     wait_for(lambda: len(client_list(redis.connect())) <= FEW, what="few connections to stay")
 
 
-def test_pools_of_profiles_that_nobody_has(redis, make_headgate):
-    """Connections that clients leave in pools of profiles without clients are bounded for all of them together."""
+@pytest.mark.parametrize("staying", (0, 1))
+def test_connections_in_pools_are_bounded_for_all_profiles_together(redis, make_headgate, staying):
+    """Whether somebody stays in each or not; who stays may keep the one that it has, as its password may be changed."""
     headgate = make_headgate(redis, exclusive_idle=20)
     with Watch(redis) as watch:
         for turn in range(20):
@@ -101,8 +102,33 @@ def test_pools_of_profiles_that_nobody_has(redis, make_headgate):
                 client.send(logged_in(f"random-{turn}") + encode("WATCH", "k") + encode("UNWATCH"))
             for client in clients:
                 assert client.read_many(3) == [OK] * 3
+            for client in clients[staying:]:
                 client.close()
-    assert watch.largest <= FEW + 20 + 15
+    assert watch.largest <= FEW + 20 + 15 + 20 * staying
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_clients_of_another_database_that_come_and_go(redis, make_headgate, threads):
+    """Each SELECTs, asks, and leaves: Redis has to be asked once whether it may, and no connection is left behind."""
+    headgate = make_headgate(redis, threads=threads)
+    with Watch(redis) as watch:
+        for number in range(1, 151):
+            with headgate.connect() as client:
+                assert client.pipeline([("SELECT", 5), ("INCR", "n")]) == [OK, number]
+    assert watch.largest <= 8 * threads
+
+
+def test_who_may_select_is_for_redis_to_say(redis, make_headgate):
+    """Of one database it says nothing of another, nor of another user, nor for longer than rights stay as they are."""
+    headgate = make_headgate(redis)
+    for rules in (["+select"], ["-select", "+select|3", "+select|0"], ["-select"]):
+        told = []
+        for place in (redis, headgate):
+            with place.connect() as client, place.connect() as other:
+                assert client("ACL", "SETUSER", "app", "reset", "on", ">pw", "+@all", *rules) == OK
+                requests = [("AUTH", "app", "pw"), *(("SELECT", database) for database in (3, 3, 4, 99, 0, 3))]
+                told.append([other(*request) for request in requests])
+        assert told[0] == told[1]
 
 
 def test_many_clients_with_a_password_each(redis, make_headgate):
