@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A client that is being closed but does not take its last replies is given up after this. */
+/* A client that is being closed but does not take its last replies, or goes on sending, is given up after this. */
 #define ENDING_PATIENCE_US ((int64_t)10 * 1000000)
 
 /* For so long, requests of a client whose connection was reset are carried out. */
@@ -282,14 +282,15 @@ static void check_times(struct client *client, int64_t now)
 {
     int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
     bool waits_for_connection = client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL &&
-                                client->exclusive->state != LANE_READY && !client->exclusive->awaits_quiet;
+                                client->exclusive->state != LANE_READY && !client->exclusive->awaits_quiet &&
+                                !client->command_whole;
 
     if (client->deaf && now - client->deaf_us > DEAF_PATIENCE_US) {
         client_close(client, "its connection was reset");
     } else if (takes_nothing(client, now)) {
         client_close(client, "did not take its last replies");
     } else if (client->state == CLIENT_OPEN && waits_for_connection && now - client->wait_since_us >= patience) {
-        client_end(client, "no connection to Redis for a long request");
+        client_give_up_stream(client);
     } else if (client->state == CLIENT_OPEN && is_idle(client, now)) {
         client_log(client, LOG_LEVEL_INFO, "closing client %s: idle for client_idle_timeout", client->address_text);
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_IDLE, 1);

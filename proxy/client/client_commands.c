@@ -132,8 +132,7 @@ static bool route_auth(struct client *client, const struct resp_command *framed,
                                                            session_kept_argument(framed, frame, 2));
 }
 
-/* A lane that asks is one of the new database from then on: who comes, asks for one key and goes must not leave one.
- * What is under way was asked in another database, and ends first. */
+/* What is under way was asked in another database, and ends first. */
 static enum session_place place_for_select(struct client *client, int64_t database)
 {
     const struct session *session = &client->session;

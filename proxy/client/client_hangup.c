@@ -21,9 +21,7 @@ static void give_up_lane(struct client *client)
 
     lane_close(lane, lane->why);
     if (client->exclusive == lane) {
-        client->exclusive = NULL;
-        client->session = (struct session){0};
-        stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+        session_leave_lane(client);
     }
 }
 

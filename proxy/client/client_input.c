@@ -188,6 +188,7 @@ static void on_input_end(struct client *client)
             lane_end_output(client->exclusive);
         }
         connection_want_read(&client->connection, false);
+        client_want_flush(client);
         return;
     }
     client_resume(client);
@@ -271,10 +272,17 @@ static ssize_t pass_on(struct client *client)
     return taken;
 }
 
-/* What comes from a client that takes no more requests is of no interest but for its end. */
+/* What comes from a client that takes no more requests is of no interest but for its end, and that of the request. */
 static ssize_t read_away(struct client *client)
 {
-    return connection_read(&client->connection, client->service->reactor->scratch, REACTOR_SCRATCH_SIZE);
+    char *scratch = client->service->reactor->scratch;
+    ssize_t got = connection_read(&client->connection, scratch, REACTOR_SCRATCH_SIZE);
+
+    if (got > 0) {
+        client_pass_over(client, scratch, (size_t)got);
+        client_want_flush(client);
+    }
+    return got;
 }
 
 void client_readable(evutil_socket_t fd, short what, void *context)

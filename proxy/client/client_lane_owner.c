@@ -47,22 +47,16 @@ static void owner_broken(void *owner, const char *why)
     if (client->exclusive == NULL || client_move_subscriptions(client)) {
         return;
     }
-    if (client->exclusive != NULL && may_go_on(client)) {
-        client->exclusive = NULL;
+    struct stats *stats = client->service->reactor->stats;
+    bool had_lane = client->exclusive != NULL, goes_on = had_lane && may_go_on(client);
+    client->exclusive = NULL;
+    stats_subtract(stats, STATS_CLIENTS_EXCLUSIVE, had_lane);
+    if (goes_on) {
         client->session = (struct session){0};
-        stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
         client_want_flush(client);
         return;
     }
-    if (client->exclusive == NULL) {
-        client_end(client, why);
-        return;
-    }
-    client->exclusive = NULL;
-    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-    if (client->state == CLIENT_OPEN) {
-        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
-    }
+    stats_add(stats, STATS_CLIENTS_CLOSED_LOST, had_lane && client->state == CLIENT_OPEN);
     client_end(client, why);
 }
 

@@ -92,12 +92,23 @@ bool client_rename(struct client *client, struct slice name)
     return kept;
 }
 
+void client_pass_over(struct client *client, const char *data, size_t length)
+{
+    size_t taken;
+
+    if (client->streaming && length > 0 &&
+        resp_command_feed(&client->command, data, length, client->service->settings.max_request, &taken) != RESP_MORE) {
+        resp_command_reset(&client->command);
+    }
+}
+
 /* What waits in the input is not taken any more. */
 static void drop_input(struct client *client)
 {
     client_stop_hold_timer(client);
     client_end_record(client, POLICY_OUTCOME_OWNERLESS);
     lane_waiter_cancel(&client->lane_waiter);
+    client_pass_over(client, buffer_head(&client->input), buffer_length(&client->input));
     buffer_clear(&client->service->reactor->buffers, &client->input);
     buffer_clear(&client->service->reactor->buffers, &client->arrivals);
 }

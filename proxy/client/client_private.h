@@ -48,7 +48,11 @@ static inline void client_want_flush(struct client *client)
 
 /* Stops taking requests; closes when those under way are answered and the answers written. */
 void client_finish(struct client *client);
-/* The same, for a client that was refused what its next requests may count on: see session_is_presumed(). */
+/* That has come of the long request amid which it finishes, if it does: `command` is empty when all of it has. Half of
+ * it may be on its lane, which nobody else may get: so it is `streaming` for ever. */
+void client_pass_over(struct client *client, const char *data, size_t length);
+/* The same as client_finish(), for a client that was refused what its next requests may count on: see
+ * session_is_presumed(). */
 void client_finish_presuming(struct client *client);
 /* Stops taking requests; forgets what is under way; closes when the output is written. why is logged at debug level. */
 void client_end(struct client *client, const char *why);
@@ -398,6 +402,8 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
 bool client_has_beginning_to_refuse(const struct client *client);
 /* Sends on what has come of it, or throws it away. Returns the bytes taken. */
 size_t client_continue_stream(struct client *client, const char *data, size_t length);
+/* Redis was away for too long: the long request that waits is answered so, and the rest of it is thrown away. */
+void client_give_up_stream(struct client *client);
 
 /* ---- client_lookup.c ---- */
 

@@ -189,6 +189,13 @@ static bool is_lane_draining(struct client *client)
     return lane != NULL && lane->ending && (lane->state == LANE_READY || buffer_length(&lane->output) > 0);
 }
 
+/* To who is amid a long request the kernel would answer a close by a reset, and few look for an answer behind that: so
+ * the rest of it is read first, at most for ENDING_PATIENCE_US. */
+static bool is_amid_request(const struct client *client)
+{
+    return client->streaming && client->command.size > 0 && !client->deaf && !client->input_ended;
+}
+
 bool client_write(struct client *client)
 {
     if (!write_output(client) || !write_borrowed(client)) {
@@ -206,8 +213,11 @@ bool client_write(struct client *client)
     client_check_room(client);
     if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0 &&
         !is_lane_draining(client)) {
-        client_close(client, "done");
-        return false;
+        if (!is_amid_request(client)) {
+            client_close(client, "done");
+            return false;
+        }
+        connection_end_output(&client->connection);
     }
     return true;
 }
@@ -437,6 +447,7 @@ void client_drop_runs(struct client *client)
                 /* Replies are still to come on it that nobody waits for. */
                 run->lane->dirty = true;
             }
+            run->gone = true;
             run->receiver = NULL;
             run->owner = NULL;
             client_spread_leave(run);

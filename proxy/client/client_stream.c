@@ -82,9 +82,10 @@ static bool is_little_new(const struct client *client)
     return client->gathering && (client->foreseen == size || (!is_all && size < 2 * client->foreseen));
 }
 
-/* It was refused: the rest of it is thrown away as it comes. False: the client was closed. */
+/* It was answered: the rest of it is thrown away as it comes. False: the client was closed. */
 static bool begin_discarding(struct client *client)
 {
+    client->admitted = false;
     client->gathering = false;
     client->lookup = CLIENT_LOOKUP_NONE;
     client_note_end(client);
@@ -187,6 +188,18 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
     return send_beginning(client, lane, &request, &route);
 }
 
+void client_give_up_stream(struct client *client)
+{
+    (void)client_wait_is_over(client, CLIENT_WAIT_LANE);
+    client_answer_unreachable(client, client->exclusive);
+    if (begin_discarding(client)) {
+        /* More may have come behind what was looked at. */
+        client_input_passed(client, (size_t)client->command.size);
+        buffer_consume(&client->service->reactor->buffers, &client->input, (size_t)client->command.size);
+        client_want_flush(client);
+    }
+}
+
 size_t client_continue_stream(struct client *client, const char *data, size_t length)
 {
     struct lane *lane = client->exclusive;
@@ -200,6 +213,7 @@ size_t client_continue_stream(struct client *client, const char *data, size_t le
             lane_fail(lane, "the client broke off a request");
         }
         client_protocol_error(client);
+        resp_command_reset(&client->command);
         return length;
     }
     if (!client->discarding && !lane_send_silent(lane, data, taken)) {

@@ -82,28 +82,22 @@ static void fail_unsent_runs(struct lane *lane, const char *why)
     lane->written = lane->appended;
 }
 
-/*
- * Leaves in the output just the bytes of the runs that are still waiting and have an owner, in order, as the stream of
- * the next connection. Called with only unsent runs in the queue.
- */
-static bool keep_unsent_runs(struct lane *lane)
+void lane_keep_owned(struct lane *lane)
 {
-    struct buffer kept = {0};
+    char *bytes = buffer_length(&lane->output) > 0 ? lane->output.data + lane->output.start : NULL;
     struct run *run = lane->first;
     uint64_t position = 0;
-    bool whole = true;
 
     lane->first = NULL;
     lane->last = NULL;
     lane->requests_waiting = 0;
     while (run != NULL) {
         struct run *next = run->lane_next;
-        if (run->receiver == NULL) {
+        if (run->gone || (run->receiver == NULL && next != NULL && next->gone)) {
             run->lane = NULL;
             run_give(lane->runs, run);
         } else {
-            const char *bytes = buffer_head(&lane->output) + (run->first_byte - lane->written);
-            whole = buffer_append(&lane->reactor->buffers, &kept, bytes, run->length) && whole;
+            memmove(bytes + position, bytes + (run->first_byte - lane->written), run->length);
             run->first_byte = position;
             position += run->length;
             lane_queue_append(lane, run);
@@ -111,11 +105,13 @@ static bool keep_unsent_runs(struct lane *lane)
         }
         run = next;
     }
-    buffer_clear(&lane->reactor->buffers, &lane->output);
-    lane->output = kept;
+    if (position > 0) {
+        buffer_truncate(&lane->output, position);
+    } else {
+        buffer_clear(&lane->reactor->buffers, &lane->output);
+    }
     lane->appended = position;
     lane->written = 0;
-    return whole;
 }
 
 /* What they are sent again on may be this lane, so what was there before is taken off it first. */
@@ -244,8 +240,8 @@ void lane_break(struct lane *lane, const char *reason)
         lane_give_back_all(lane, why);
         back_off(lane, why);
         lose_sent_runs(lane, why);
-        if (lane->state != LANE_CLOSED && !keep_unsent_runs(lane)) {
-            fail_unsent_runs(lane, "out of memory");
+        if (lane->state != LANE_CLOSED) {
+            lane_keep_owned(lane);
         }
         lane_note_relief(lane);
         return;
@@ -448,7 +444,7 @@ struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const stru
     lane->id = id;
     lane->connection.fd = -1;
     lane->flush.run = lane_flush_task;
-    lane->take.run = settings->wants_master ? lane_take_watched_task : lane_take_task;
+    lane->take.run = lane_take_task;
     lane->used_us = reactor_now(reactor);
     lane->jitter = (uint64_t)clock_now_us() ^ (id << 32) ^ (uint64_t)(uintptr_t)lane;
     evtimer_assign(&lane->timer, reactor->base, lane_timer, lane);

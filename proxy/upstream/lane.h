@@ -131,6 +131,7 @@ struct lane_link {
     bool outdated;                  /* it has said a password that its profile has no more */
     bool is_left;                   /* retired at once: see upstream_move() */
     bool taken_over;                /* it was another lane's */
+    bool takes_nothing;             /* it cannot be written any more: what Redis had said before is read, and it ends */
 };
 
 /* Reactor, runs, settings and events outlive it. It references its profile (context) until it is CLOSED. Its owner lets

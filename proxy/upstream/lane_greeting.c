@@ -26,6 +26,9 @@ static bool are_credentials_refused(const struct lane *lane)
 void lane_now_ready(struct lane *lane)
 {
     event_del(&lane->timer);
+    if (lane->use == LANE_SHARED) {
+        lane_keep_owned(lane);
+    }
     lane_move(lane, LANE_READY);
     lane->ready_us = reactor_now(lane->reactor);
     lane->failures = lane->desynced ? lane->failures : 0;

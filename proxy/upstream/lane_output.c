@@ -2,6 +2,7 @@
 #include "upstream/lane_private.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 void lane_want_flush(struct lane *lane)
 {
@@ -104,13 +105,17 @@ void lane_flush(struct lane *lane)
 {
     size_t length = buffer_length(&lane->output);
 
-    if (lane->state != LANE_READY || length == 0) {
+    if (lane->state != LANE_READY || length == 0 || lane->link.takes_nothing) {
         return;
     }
     ssize_t done = connection_write(&lane->connection, buffer_head(&lane->output), length);
     stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
-        lane_break(lane, connection_why(&lane->connection));
+        /* Redis may have said why, and closes a connection that it refuses before all of it has come. */
+        lane->link.takes_nothing = true;
+        snprintf(lane->why, sizeof lane->why, "%s", connection_why(&lane->connection));
+        connection_want_write(&lane->connection, false);
+        reactor_at_turn_end(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
         return;
     }
     if (done > 0 && lane->follows && !lane_keep_sent(lane, (size_t)done)) {

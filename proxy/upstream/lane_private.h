@@ -67,6 +67,9 @@ void lane_move(struct lane *lane, enum lane_state state);
  * CLOSED.
  */
 void lane_break(struct lane *lane, const char *reason);
+/* Of runs that are all unsent, those whose clients have gone are not for the next connection; nor what Headgate says
+ * ahead of them (ASKING), which would hold for another. */
+void lane_keep_owned(struct lane *lane);
 /* Redis does not take the connection that was just made: there is no use in trying its other addresses now. */
 void lane_refused(struct lane *lane, const char *why);
 /* What waits to be sent waits no more: it is told why. Not for a lane that is READY. */
@@ -150,8 +153,6 @@ size_t lane_drop_push(struct lane *lane, const char *data, size_t length);
 
 /* Reads the connection once and hands out what came. The task of the stage of replies: lane->take. */
 void lane_take_task(struct reactor_task *task);
-/* The same where READONLY is looked for: lane_settings.wants_master. */
-void lane_take_watched_task(struct reactor_task *task);
 
 /* ---- lane_socket.c ---- */
 

@@ -292,23 +292,27 @@ static void take_read(struct lane *lane, const char *data, size_t length)
     lane_forget_answered(lane);
 }
 
-/* watches: a constant where it is called. */
-static inline void lane_read(struct lane *lane, bool watches)
+static inline void lane_read(struct lane *lane)
 {
     char *scratch = lane->reactor->scratch;
     size_t kept = lane->follows ? lane_recall(lane, scratch) : 0;
     ssize_t got = connection_read(&lane->connection, scratch + kept, REACTOR_SCRATCH_SIZE - kept);
-    if (got == CONNECTION_AGAIN) {
+    if (got == CONNECTION_AGAIN && !lane->link.takes_nothing) {
         return;
     }
     if (got <= 0) {
-        lane_unheard(lane, got == 0 ? "Redis closed the connection" : connection_why(&lane->connection));
+        lane_unheard(lane, got == CONNECTION_AGAIN ? lane->why
+                           : got == 0              ? "Redis closed the connection"
+                                                   : connection_why(&lane->connection));
         return;
+    }
+    if (lane->link.takes_nothing) {
+        reactor_at_turn_end(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
     }
     lane->read_us = reactor_read_time(lane->reactor);
     stats_add(lane->settings->stats, STATS_UPSTREAM_READS, 1);
     stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)got);
-    if (watches && memmem(scratch, (size_t)got, "-READONLY ", 10) != NULL) {
+    if (lane->settings->wants_master && memmem(scratch, (size_t)got, "-READONLY ", 10) != NULL) {
         lane->events->readonly(lane);
     }
     if (lane->state == LANE_HANDSHAKE) {
@@ -324,14 +328,6 @@ void lane_take_task(struct reactor_task *task)
 {
     struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, take));
 
-    lane_read(lane, false);
-    reactor_settle_stage(lane->reactor, REACTOR_STAGE_CLIENTS);
-}
-
-void lane_take_watched_task(struct reactor_task *task)
-{
-    struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, take));
-
-    lane_read(lane, true);
+    lane_read(lane);
     reactor_settle_stage(lane->reactor, REACTOR_STAGE_CLIENTS);
 }

@@ -76,6 +76,7 @@ struct run {
     uint32_t answered;
     bool watched : 1;    /* each request that is answered is told of: see passed */
     bool redirected : 1; /* the receiver's: it was sent elsewhere, and is to be known again */
+    bool gone : 1;       /* its client has left it behind */
     uint16_t part;       /* the receiver's: which of the spread it is */
     uint32_t kept;       /* the receiver's: bytes that it counts for the run, without the text */
     struct buffer text;  /* replies that wait for their turn; those of local runs */

@@ -203,8 +203,7 @@ void upstream_tick(struct upstream *upstream)
     upstream_tend_parked(upstream);
     upstream_tend_renewals(upstream);
     while (lane != NULL) {
-        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the loop
-         * iteration. */
+        /* Lanes that are closed meanwhile keep their place: they are freed at the end of the loop iteration. */
         struct lane *next = LIST_NEXT(lane, of_upstream);
         if (lane->state == LANE_CLOSED) {
             lane = next;

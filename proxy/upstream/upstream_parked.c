@@ -112,16 +112,16 @@ static void give_up_shared(struct lane *lane)
 
 void upstream_tend_parked(struct upstream *upstream)
 {
+    struct lane *lane;
+
     help_parked(upstream);
-    for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL;) {
-        /* As in upstream_tick(): what is closed meanwhile keeps its place. */
-        struct lane *next = LIST_NEXT(lane, of_upstream);
+    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
+    {
         bool is_in_vain =
             lane->parked && lane->state == LANE_BACKOFF && !upstream_has_connection(upstream, lane_profile(lane));
         if (is_in_vain && lane->use == LANE_SHARED) {
             give_up_shared(lane);
         }
-        lane = next;
     }
 }
 

@@ -43,17 +43,16 @@ static void outdate(struct lane *lane)
 
 static void outdate_lanes(struct upstream *upstream, const struct profile *credentials)
 {
-    struct lane *lane = LIST_FIRST(&upstream->lanes);
+    struct lane *lane;
 
-    while (lane != NULL) {
-        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the loop
-         * iteration. */
-        struct lane *next = LIST_NEXT(lane, of_upstream);
+    /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the loop iteration.
+     */
+    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
+    {
         bool has_said = lane->state == LANE_READY || lane->state == LANE_HANDSHAKE;
         if (has_said && !lane->bare && profile_same_credentials(lane_profile(lane), credentials)) {
             outdate(lane);
         }
-        lane = next;
     }
 }
 

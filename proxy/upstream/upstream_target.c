@@ -54,14 +54,13 @@ void upstream_prefer_target(struct upstream *upstream, const struct connection_t
 /* Lanes that are closed meanwhile keep their place in such a walk: they are freed at the end of the loop iteration. */
 static void visit_all(struct upstream *upstream, void (*visit)(struct upstream *upstream, struct lane *lane))
 {
-    struct lane *lane = LIST_FIRST(&upstream->lanes);
+    struct lane *lane;
 
-    while (lane != NULL) {
-        struct lane *next = LIST_NEXT(lane, of_upstream);
+    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
+    {
         if (lane->state != LANE_CLOSED) {
             visit(upstream, lane);
         }
-        lane = next;
     }
 }
 
@@ -117,16 +116,15 @@ void upstream_set_targets(struct upstream *upstream, const struct connection_tar
 
 void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64_t silent_us)
 {
-    struct lane *lane = LIST_FIRST(&upstream->lanes);
+    struct lane *lane;
     int64_t now = reactor_now(upstream->reactor);
 
-    while (lane != NULL) {
-        struct lane *next = LIST_NEXT(lane, of_upstream);
+    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
+    {
         bool is_meant = !retired_only || lane->link.retired_us != 0;
         if (lane->state == LANE_READY && lane->first != NULL && is_meant && now - lane->progress_us >= silent_us) {
             lane_fail(lane, why_silent);
         }
-        lane = next;
     }
 }
 
@@ -143,22 +141,14 @@ static void leave_exclusive(struct lane *lane)
     }
 }
 
-/* What was not sent goes on to the new server, on the same lane. */
-static void leave_shared(struct lane *lane)
-{
-    lane_fail(lane, why_left);
-    if (lane->state != LANE_CLOSED) {
-        lane_follow_targets(lane);
-    }
-}
-
-/* Nothing is under way on it, or for too long. */
+/* Nothing is under way on it, or for too long. What was not sent goes on to the new server, on the same lane. */
 static void leave_now(struct lane *lane)
 {
     if (lane->use == LANE_EXCLUSIVE) {
         leave_exclusive(lane);
     } else if (lane->use == LANE_SHARED && lane->first != NULL) {
-        leave_shared(lane);
+        lane_fail(lane, why_left);
+        lane_follow_targets(lane);
     } else {
         lane_close(lane, why_left);
     }

@@ -45,6 +45,11 @@ class Place:
     def connect(self):
         return self.headgate.connect() if self.headgate else self.redis.connect()
 
+    def reload(self, **options):
+        self.headgate.write_config(**options)
+        with self.headgate.admin() as admin:
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+
     def await_blocked(self, count):
         wait_for(lambda: info(self.observer, "clients")["blocked_clients"] == str(count), PATIENCE, f"{count} blocked clients")
 
@@ -256,9 +261,7 @@ def test_while_redis_hangs(behind):
 @pytest.mark.parametrize("pipeline", ["much", "name-and-more", "quit-and-more", "quit"])
 def test_while_redis_is_away(behind, pipeline, vanish):
     """When it is back, nothing is popped for who left meanwhile."""
-    behind.headgate.write_config(upstream_wait="60s")
-    with behind.headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+    behind.reload(upstream_wait="60s")
     behind.redis.kill()
     clients = [behind.connect() for _ in range(5)]
     for client in clients:
@@ -276,11 +279,24 @@ def test_while_redis_is_away(behind, pipeline, vanish):
     behind.assert_nothing_is_popped()
 
 
+def test_while_redis_is_away_nothing_is_kept_for_who_was_reset(behind):
+    behind.reload(upstream_wait="60s")
+    behind.redis.kill()
+    await_outage(behind.headgate)
+    client, other = behind.connect(), behind.connect()
+    client.send(encode("INCR", "n"))
+    other.send(encode("GET", "n"))
+    with behind.headgate.admin() as admin:
+        wait_for(lambda: admin("CLIENTS").count(b"pending=1 ") == 2, what="both to wait")
+    client.reset()
+    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "1", PATIENCE, what="it to be gone")
+    behind.redis.start()
+    assert other.read() is None
+
+
 def test_while_redis_is_away_who_waits_is_told(behind):
     """A client that has closed its writing half gets its answer: that Redis cannot be reached."""
-    behind.headgate.write_config(upstream_wait="60s")
-    with behind.headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+    behind.reload(upstream_wait="60s")
     behind.redis.kill()
     await_outage(behind.headgate)
     with behind.connect() as client:
@@ -292,9 +308,7 @@ def test_while_redis_is_away_who_waits_is_told(behind):
 
 def test_while_draining(behind):
     """Who has been blocked for half a second is closed by the drain itself: so may some be before they go."""
-    behind.headgate.write_config(drain_timeout="60s")
-    with behind.headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+    behind.reload(drain_timeout="60s")
     idle = behind.connect()
     assert idle("PING") == PONG
     clients = [behind.connect() for _ in range(9)]

@@ -107,6 +107,10 @@ def test_rules_see_names_with_a_nul(redis, make_headgate, pool):
     with headgate.connect() as client:
         reply = client(b"FLUSHALL\0x")
         assert isinstance(reply, Error) and reply.startswith(b"DENIED")
+    rules = "[deny:set]\ncommands = set\n[limit:all]\nlimit = 1000\nwindow = 10s\n"
+    with launch(make_headgate, redis, pool, rules).connect() as client:
+        assert client(b"NOSUCH\0x", "v" * 300_000).startswith(b"ERR unknown command")
+        assert client("SET", "k", "v").startswith(b"DENIED"), "what follows is judged by itself"
 
 
 def test_hello_with_a_hidden_auth_changes_the_profile(redis, make_headgate):

@@ -1,5 +1,7 @@
 """Sentinels that lie, disagree, hang or know nothing, and servers that are not what they are said to be."""
 
+import signal
+
 import pytest
 
 from harness.admin import stats, text
@@ -266,6 +268,23 @@ def test_a_server_that_is_demoted_and_promoted_again(sentinels, servers, make_he
             assert direct("REPLICAOF", "NO", "ONE") == OK
             assert client.read() == OK
             assert client("GET", "k") == b"%d" % number
+
+
+def test_a_lane_that_breaks_while_it_is_left(sentinels, servers, make_headgate):
+    """An answer is waited for on it for a moment, and its server ends within that: at the next one it is as any other."""
+    headgate = make_headgate(url_of(sentinels), pool="shared", **OFTEN)
+    await_who(headgate, 0)
+    servers[0].signal(signal.SIGSTOP)
+    with headgate.connect() as client:
+        client.request("GET", "who")
+        for sentinel in sentinels:
+            sentinel.switches_to(servers[1])
+        wait_for(lambda: "127.0.0.1:%d now" % place_of(servers[1])[1] in headgate.log(), 30, "Headgate to leave")
+        servers[0].kill()
+        client.assert_closed()
+    await_who(headgate, 1)
+    with headgate.admin() as admin:
+        wait_for(lambda: text(admin("LANES")).count("use=shared") == 1, 30, "the lane without a place to be closed")
 
 
 def test_a_replica_greets(sentinels, servers, make_headgate):
