@@ -76,9 +76,10 @@ static bool ends_watch(const struct client *client, const struct command *comman
            !client->session.sent_transaction && !is_missed(client);
 }
 
+/* Not while a WATCH may be under way, which may be sent elsewhere, and holds the client there. */
 static bool may_defer(const struct client *client)
 {
-    return client->exclusive == NULL || session_may_leave_node(client);
+    return client->exclusive == NULL || (client->sent_runs == 0 && session_may_leave_node(client));
 }
 
 void client_cluster_go(struct client *client, struct session_route *route, const struct cluster_way *way)
@@ -321,9 +322,8 @@ void client_cluster_route(struct client *client, const struct command *command, 
         }
         return;
     case CLUSTER_REFUSED:
+        client_cluster_refuse(client, route, "");
         (void)cluster_command_refusal(plan, route->text, sizeof route->text);
-        session_drop_route(client, route);
-        route->answer = is_missed(client) ? SESSION_REFUSE : SESSION_ANSWER_HERE;
         return;
     case CLUSTER_ALL:
         if (command->kind == COMMAND_WAIT) {
@@ -370,13 +370,27 @@ bool client_cluster_find_waiting(const struct client *client, const struct lane 
     return false;
 }
 
+/* The shared lane there, or to a replica. NULL when memory is short. */
+static struct lane *find_lane(struct client *client, const struct cluster_way *way, enum conf_reads by)
+{
+    struct lane *lane = by != CONF_READS_MASTER ? client_reads_lane_at(client, way, by) : NULL;
+    struct profile *profile = lane == NULL ? client_profile_at(client, way) : NULL;
+
+    return profile != NULL ? upstream_shared_lane(profile, client->place) : lane;
+}
+
+static void note_lane(struct client *client, const struct cluster_way *way, const struct lane *lane, enum conf_reads by)
+{
+    client->routed_changes = *client->service->cluster->changes;
+    client->at_replicas = lane->settings->gives_back;
+    client->reads_by = by;
+    client_reads_count_at(client, way, lane);
+    client->last_way = way != NULL ? way->number + 1 : 0;
+}
+
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
-    *lane = route->reads ? client_reads_lane_at(client, route->way, route->reads_by) : NULL;
-    if (*lane == NULL) {
-        struct profile *profile = client_profile_at(client, route->way);
-        *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
-    }
+    *lane = find_lane(client, route->way, route->reads ? route->reads_by : CONF_READS_MASTER);
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }
@@ -386,11 +400,7 @@ bool client_cluster_lane(struct client *client, const struct session_route *rout
     if (lane_is_congested(*lane)) {
         return client_wait_for_lane(client, *lane);
     }
-    client->routed_changes = *client->service->cluster->changes;
-    client->at_replicas = (*lane)->settings->gives_back;
-    client->reads_by = route->reads_by;
-    client_reads_count_at(client, route->way, *lane);
-    client->last_way = route->way != NULL ? route->way->number + 1 : 0;
+    note_lane(client, route->way, *lane, route->reads_by);
     return true;
 }
 
@@ -452,20 +462,12 @@ bool client_cluster_take(struct client *client, const struct request *request)
     uint16_t slot = cluster_slot_of(session_kept_argument(request->framed, request->frame.data, 1));
     const struct cluster_way *way = cluster_way_of(ways, slot);
     enum conf_reads by = reads_by(client, request);
-    struct lane *lane = by != CONF_READS_MASTER ? client_reads_lane_at(client, way, by) : NULL;
-    if (lane == NULL) {
-        struct profile *profile = client_profile_at(client, way);
-        lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
-    }
+    struct lane *lane = find_lane(client, way, by);
     if (lane == NULL || client_cluster_has_to_wait(client, lane) || client_reads_mixes(client, lane, by) ||
         lane_is_congested(lane) || !upstream_may_wait(client->service->upstream, lane)) {
         return false;
     }
-    client->routed_changes = *ways->changes;
-    client->at_replicas = lane->settings->gives_back;
-    client->reads_by = by;
-    client_reads_count_at(client, way, lane);
-    client->last_way = way != NULL ? way->number + 1 : 0;
+    note_lane(client, way, lane, by);
     client_note_written(client, request->command, way);
     (void)client_send_short(client, lane, request);
     return true;

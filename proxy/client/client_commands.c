@@ -136,8 +136,8 @@ static bool route_auth(struct client *client, const struct resp_command *framed,
 static enum session_place place_for_select(struct client *client, int64_t database)
 {
     const struct session *session = &client->session;
-    bool is_known = !session->sent_transaction && !session->silent && !session->silent_next && !session->unproven &&
-                    !client->profile->needs_password && profile_may_select(client->profile, database);
+    bool is_known = !session->sent_transaction && !session->unproven && !client->profile->needs_password &&
+                    profile_may_select(client->profile, database);
     enum session_place place = is_known ? session_place_here(client) : SESSION_PLACE_LANE;
 
     return place == SESSION_PLACE_HERE && client->sent_runs > 0 ? SESSION_PLACE_LATER : place;

@@ -8,10 +8,10 @@
  * order than the client's. For the first, only errors count that Redis itself gives before it executes anything; those
  * of scripts could be anybody's words: the node is asked about the first key by a question of Headgate's own, and only
  * what it says to that is believed. For the second, what is held is sent only when
- * nothing else of the client is under way; until then, and until it is answered, the client sends nothing new. And what
- * was sent behind it to the same node is watched: if one of these with a key of a held request was executed after all
- * (the slot came back in between), it was so before the other, which then must not be sent any more, and is answered by
- * Redis' error.
+ * nothing else of the client is under way, and of one slot one after the other; until then, and until it is answered,
+ * the client sends nothing new. And what was sent behind it to the same node is watched: if one of these with a key of
+ * a held request was executed after all (the slot came back in between), it was so before the other, which then must
+ * not be sent any more, and is answered by Redis' error.
  */
 #include "client/client_redirect_private.h"
 #include "client/client_subscriber_private.h"
@@ -101,7 +101,7 @@ static void watch_followers(const struct client *client, struct run *run)
 /* The run's next request is held. False when memory is short: the client was closed. */
 static bool hold(struct client *client, struct run *run, struct slice error, struct slice request, struct held **into)
 {
-    struct held *held = client_redirect_find(client, run);
+    struct held *held = run->redirected;
     bool is_new = held == NULL;
 
     if (is_new) {
@@ -126,8 +126,8 @@ static bool hold(struct client *client, struct run *run, struct slice error, str
     }
     held->run = taken;
     held->is_subscription = taken->receiver == &client_subscriber_receiver;
-    run->redirected = false;
-    taken->redirected = true;
+    run->redirected = NULL;
+    taken->redirected = held;
     held->is_held = true;
     client->redirects->held++;
     if (is_new) {
@@ -144,7 +144,7 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     struct cluster_ways *ways = client->service->cluster;
     struct cluster_redirect there;
     enum redirect kind = kind_of(error, &there);
-    const struct held *before = client_redirect_find(client, run);
+    const struct held *before = run->redirected;
     struct held *held;
 
     if (kind == REDIRECT_NONE) {

@@ -37,29 +37,6 @@ void client_redirect_forget(struct client *client)
     free(redirects);
 }
 
-/* From that one on. */
-static struct held *find_from(struct held *held, const struct run *run)
-{
-    while (held != NULL && held->run != run) {
-        held = TAILQ_NEXT(held, of_client);
-    }
-    return held;
-}
-
-/* Nodes answer in the order in which they were asked: one is close behind the other. */
-struct held *client_redirect_find(const struct client *client, const struct run *run)
-{
-    struct client_redirects *redirects = client->redirects;
-
-    if (redirects == NULL || !run->redirected) {
-        return NULL;
-    }
-    struct held *held = find_from(redirects->recent, run);
-    held = held != NULL ? held : find_from(TAILQ_FIRST(&redirects->requests), run);
-    redirects->recent = held;
-    return held;
-}
-
 bool client_redirect_is_over(const struct client *client, const struct held *held)
 {
     int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
@@ -75,7 +52,7 @@ void client_redirect_drop(struct client *client, struct held *held)
 
     TAILQ_REMOVE(&redirects->requests, held, of_client);
     redirects->recent = redirects->recent != held ? redirects->recent : next;
-    held->run->redirected = false;
+    held->run->redirected = NULL;
     redirects->held -= held->is_held;
     client_uncount_kept(client, held->request.length);
     client_redirect_free(held);
@@ -86,10 +63,8 @@ void client_redirect_drop(struct client *client, struct held *held)
 
 void client_redirect_ended(struct client *client, const struct run *run)
 {
-    struct held *held = client_redirect_find(client, run);
-
-    if (held != NULL) {
-        client_redirect_drop(client, held);
+    if (client->redirects != NULL && run->redirected != NULL) {
+        client_redirect_drop(client, run->redirected);
     }
 }
 

@@ -16,7 +16,7 @@
 /* One request. */
 struct held {
     TAILQ_ENTRY(held) of_client;
-    struct run *run; /* of this request alone; it is in the client's queue */
+    struct run *run; /* of this request alone; it is in the client's queue, and knows this one (redirected) */
     struct slice request;
     struct client_keys keys;
     char *error;          /* that it was answered by last, with CR LF */
@@ -43,7 +43,7 @@ struct held {
 struct client_redirects {
     struct client *client;
     TAILQ_HEAD(held_list, held) requests;
-    struct held *recent; /* the last that was redirected: the next one most often is close behind it; NULL: none */
+    struct held *recent; /* the last that was redirected: nodes answer in order, so the next is close behind */
     uint32_t held;       /* of them are held */
     bool paused;         /* the timer is set */
     struct reactor_task task;
@@ -56,8 +56,6 @@ struct client_redirects {
 struct held *client_redirect_new(const struct client *client, struct slice request);
 /* The same is in no list any more. */
 void client_redirect_free(struct held *held);
-/* What is kept of the run's request; NULL: it was not redirected. */
-struct held *client_redirect_find(const struct client *client, const struct run *run);
 /* Whether it was sent on, or has waited, for long enough: the error is its reply. NULL is new. */
 bool client_redirect_is_over(const struct client *client, const struct held *held);
 /* Keeps the list, which is there, in the order of the client's requests. */

@@ -1,6 +1,7 @@
 /*
  * Sends what is held: when nothing else of the client is under way, in the client's order, each where it belongs by
- * then. If the error may be a script's own words, the node is asked first.
+ * then; of one slot one at a time, as nodes that share a slot would be asked at once by two. If the error may be a
+ * script's own words, the node is asked first.
  */
 #include "client/client_redirect_private.h"
 
@@ -160,6 +161,7 @@ static struct lane *lane_to(struct client *client, const struct cluster_way *way
     return lane;
 }
 
+/* It is answered by its error. */
 static void give_up(struct client *client, struct held *held)
 {
     struct run *run = held->run;
@@ -172,11 +174,12 @@ static void give_up(struct client *client, struct held *held)
     free(error);
 }
 
-static void send_again(struct client *client, struct held *held)
+/* True: it is under way now. */
+static bool send_again(struct client *client, struct held *held)
 {
     if (held->is_overtaken || held->is_refuted) {
         give_up(client, held);
-        return;
+        return false;
     }
     const struct cluster_way *way = destination_of(client, held);
     bool may_be_read = client->exclusive == NULL && !held->is_subscription;
@@ -186,22 +189,22 @@ static void send_again(struct client *client, struct held *held)
         lane = held->is_subscription ? client_subscriber_lane_to(client, way) : lane_to(client, way);
     }
     if (client->state == CLIENT_CLOSED) {
-        return;
+        return false;
     }
     if (lane == NULL) {
         give_up(client, held);
-        return;
+        return false;
     }
     held->is_held = false;
-    held->is_overtaken = false;
     client->redirects->held--;
     client->lane_in_use = lane;
     client->last_lane_id = lane->id;
     client_note_written(client, client_command_of(client->service, held->request), way);
     if ((held->asks && !upstream_send_hidden(lane, asking, sizeof asking - 1, false)) ||
         !lane_send(lane, held->run, held->request.data, held->request.length)) {
-        client_out_of_memory(client);
+        return client_out_of_memory(client);
     }
+    return true;
 }
 
 /* The client has one lane of its own at a time, which is left when what was sent on it is answered: then the next ones
@@ -288,14 +291,20 @@ static void resolve_task(struct reactor_task *task)
     if (client->state == CLIENT_CLOSED || pauses(redirects) || asks(redirects)) {
         return;
     }
-    /* The list goes with the last of them that is answered here, or with all that the client has under way. */
+    /* Of each slot, and of what has none. The list goes with the last of them that is answered here, or with all that
+     * the client has under way. */
+    bool is_sent[CLUSTER_SLOTS + 1] = {false};
     struct held *held = TAILQ_FIRST(&redirects->requests);
     while (held != NULL && client->redirects == redirects && !has_other_lane(client, held)) {
         struct held *next = TAILQ_NEXT(held, of_client);
-        if (held->is_held) {
-            send_again(client, held);
+        bool *of_slot = &is_sent[held->keys.has_key ? held->keys.slot : CLUSTER_SLOTS];
+        if (held->is_held && !*of_slot) {
+            *of_slot = send_again(client, held);
         }
         held = next;
+    }
+    if (client->redirects == redirects) {
+        client_redirect_check(client);
     }
 }
 

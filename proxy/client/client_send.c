@@ -35,6 +35,7 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     run->requests = requests;
     run->expected = expected;
     run->policy_record = record;
+    run->may_block = expected != NULL && session_kind_may_block(expected->kind);
     (void)client_measure_run(client, run);
     if (!lane_send(lane, run, data, length)) {
         client_measure_end(client, run);

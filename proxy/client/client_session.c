@@ -101,6 +101,20 @@ static void replied_multi(struct client *client, const struct expected_reply *ex
     }
 }
 
+/* Whether EXEC or DISCARD was looked at. Of redirects Redis says so before, and discards what was queued, too. */
+static bool has_ended(const struct resp_reply *reply)
+{
+    static const char *const errors[] = {"-EXECABORT",           "-ERR EXEC without", "-ERR DISCARD without",
+                                         "-ERR Transaction con", "-MOVED ",           "-ASK ",
+                                         "-TRYAGAIN ",           "-CROSSSLOT ",       "-CLUSTERDOWN "};
+    bool ended = !resp_reply_is_error(reply);
+
+    for (size_t i = 0; !ended && i < sizeof errors / sizeof *errors; i++) {
+        ended = resp_reply_starts(reply, errors[i]);
+    }
+    return ended;
+}
+
 /* EXEC and DISCARD end the transaction and the watch, unless they were refused before they were looked at. */
 static void replied_exec(struct client *client, const struct resp_reply *reply)
 {
@@ -112,12 +126,11 @@ static void replied_exec(struct client *client, const struct resp_reply *reply)
         error_may_be_split(client);
         client->session.queued_script = false;
     }
-    if (!resp_reply_is_error(reply) || resp_reply_starts(reply, "-EXECABORT") ||
-        resp_reply_starts(reply, "-ERR EXEC without") || resp_reply_starts(reply, "-ERR DISCARD without")) {
+    if (has_ended(reply)) {
         client->session.known_transaction = false;
         client->session.access_queued = false;
-        client->session.watching =
-            client->session.watching && resp_reply_is_error(reply) && resp_reply_starts(reply, "-ERR");
+        client->session.watching = client->session.watching && (resp_reply_starts(reply, "-ERR EXEC without") ||
+                                                                resp_reply_starts(reply, "-ERR DISCARD without"));
     }
 }
 

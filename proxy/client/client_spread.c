@@ -136,17 +136,6 @@ void client_spread_lost(struct run *run)
     }
 }
 
-/* The lowest slot that is there, or CLUSTER_NOBODY. */
-static int32_t slot_at(const struct cluster_ways *ways, const struct cluster_way *way)
-{
-    int32_t slot = 0;
-
-    while (slot < CLUSTER_SLOTS && (way == NULL || ways->owner[slot] != (int16_t)way->number)) {
-        slot++;
-    }
-    return slot < CLUSTER_SLOTS ? slot : CLUSTER_NOBODY;
-}
-
 /* Whether another part is for that node. */
 static bool is_asked(const struct spread *spread, const struct cluster_way *way)
 {
@@ -205,7 +194,7 @@ static struct lane *part_lane(struct client *client, struct part *part, const st
         return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
     }
     part->way = way;
-    part->slot = slot_at(client->service->cluster, way);
+    part->slot = way != NULL ? cluster_way_slot(client->service->cluster, way) : CLUSTER_NOBODY;
     part->lane = upstream_take_exclusive(profile, false, &part_owner, part);
     return part->lane;
 }

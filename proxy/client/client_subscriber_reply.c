@@ -496,6 +496,7 @@ static void owner_reroute(void *owner)
 }
 
 const struct lane_owner client_subscriber_owner = {
+    .listens = true,
     .bytes = owner_bytes,
     .frame = owner_frame,
     .broken = owner_broken,

@@ -59,6 +59,7 @@ struct run *client_take_out(struct client *client, struct run *run, struct run *
     run->spread = NULL;
     taken->expected = run->expected;
     taken->policy_record = run->policy_record;
+    taken->may_block = run->may_block;
     uint32_t kept = taken->kept;
     taken->kept = run->kept;
     run->kept = kept;

@@ -453,6 +453,7 @@ struct cluster_ways *cluster_ways_new(const struct cluster_ways_parts *parts, co
     ways->find_seed = parts->find_seed;
     ways->context = parts->context;
     ways->settings = *settings;
+    upstream_tell_connecting(parts->home, on_connecting, ways);
     for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {
         ways->owner[slot] = CLUSTER_NOBODY;
     }
@@ -461,6 +462,7 @@ struct cluster_ways *cluster_ways_new(const struct cluster_ways_parts *parts, co
 
 void cluster_ways_free(struct cluster_ways *ways)
 {
+    upstream_tell_connecting(ways->home, NULL, NULL);
     for (size_t i = 0; i < ways->count; i++) {
         if (ways->ways[i] != NULL) {
             way_free(ways, ways->ways[i]);
@@ -501,19 +503,19 @@ void cluster_ways_follow_replicas(struct cluster_ways *ways, const char *host, u
     }
 }
 
-static bool has_slots(const struct cluster_ways *ways, size_t number)
+int32_t cluster_way_slot(const struct cluster_ways *ways, const struct cluster_way *way)
 {
-    for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {
-        if (ways->owner[slot] == (int16_t)number) {
-            return true;
-        }
+    int32_t slot = 0;
+
+    while (slot < CLUSTER_SLOTS && ways->owner[slot] != (int16_t)way->number) {
+        slot++;
     }
-    return false;
+    return slot < CLUSTER_SLOTS ? slot : CLUSTER_NOBODY;
 }
 
 bool cluster_way_is_master(const struct cluster_ways *ways, const struct cluster_way *way)
 {
-    return way->is_known || has_slots(ways, way->number);
+    return way->is_known || cluster_way_slot(ways, way) != CLUSTER_NOBODY;
 }
 
 /* A node that no map has, and that nobody is sent to: its lanes go as those do to an address that Redis has left. */
@@ -523,7 +525,7 @@ static void tend_unknown(struct cluster_ways *ways, struct cluster_way *way)
 
     bool is_used = reactor_now(ways->reactor) - way->used_us < LEAVE_PATIENCE_US;
 
-    if (has_slots(ways, way->number)) {
+    if (cluster_way_slot(ways, way) != CLUSTER_NOBODY) {
         return;
     }
     upstream_give_up_silent(way->upstream, false, SILENT_US);

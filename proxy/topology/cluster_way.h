@@ -101,6 +101,9 @@ static inline struct cluster_way *cluster_way_of(const struct cluster_ways *ways
     return number != CLUSTER_NOBODY ? ways->ways[number] : NULL;
 }
 
+/* The lowest slot that is there, or CLUSTER_NOBODY. */
+int32_t cluster_way_slot(const struct cluster_ways *ways, const struct cluster_way *way);
+
 /* Whether a node is a master, as far as is known: the map says so, or it has a slot. */
 bool cluster_way_is_master(const struct cluster_ways *ways, const struct cluster_way *way);
 

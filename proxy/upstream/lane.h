@@ -82,6 +82,7 @@ struct lane_events {
 
 /* The owner of an exclusive lane. */
 struct lane_owner {
+    bool listens; /* it waits for pushes, whatever the lane knows of that */
     /* Bytes that arrived while no run was waiting, or that belong to a push. */
     void (*bytes)(void *owner, const char *data, size_t length);
     /* The end of a frame that answers no run, or of one that might be a push though runs wait: true if it is one. */

@@ -66,6 +66,7 @@ struct run {
     void *owner;                         /* the receiver's */
     void *expected;                      /* the receiver's; not NULL: replies are reported one by one */
     void *spread;                        /* the receiver's; not NULL: a part of a request for several nodes */
+    void *redirected;                    /* the receiver's; not NULL: it was sent elsewhere */
     void *spans;                         /* the receiver's; not NULL: it is measured how long its requests take */
     void *policy_record;                 /* the policy chain's; NULL when no policy asked for this request */
     uint64_t first_byte;                 /* position in the lane's stream */
@@ -74,12 +75,12 @@ struct run {
     int64_t queued_us;
     uint32_t requests;
     uint32_t answered;
-    bool watched : 1;    /* each request that is answered is told of: see passed */
-    bool redirected : 1; /* the receiver's: it was sent elsewhere, and is to be known again */
-    bool gone : 1;       /* its client has left it behind */
-    uint16_t part;       /* the receiver's: which of the spread it is */
-    uint32_t kept;       /* the receiver's: bytes that it counts for the run, without the text */
-    struct buffer text;  /* replies that wait for their turn; those of local runs */
+    bool watched : 1;   /* each request that is answered is told of: see passed */
+    bool may_block : 1; /* Redis may keep its answer for as long as it likes */
+    bool gone : 1;      /* its client has left it behind */
+    uint16_t part;      /* the receiver's: which of the spread it is */
+    uint32_t kept;      /* the receiver's: bytes that it counts for the run, without the text */
+    struct buffer text; /* replies that wait for their turn; those of local runs */
 };
 
 /* Recycled runs; one pool for each worker. */

@@ -202,6 +202,7 @@ void upstream_tick(struct upstream *upstream)
     upstream_look_if_due(upstream);
     upstream_tend_parked(upstream);
     upstream_tend_renewals(upstream);
+    upstream_tend_silent(upstream);
     while (lane != NULL) {
         /* Lanes that are closed meanwhile keep their place: they are freed at the end of the loop iteration. */
         struct lane *next = LIST_NEXT(lane, of_upstream);

@@ -218,7 +218,7 @@ struct lane *upstream_place(const struct profile *profile, size_t place);
 /* Whether the last attempt to connect has failed. */
 bool upstream_is_out_of_reach(const struct upstream *upstream);
 /* Another server has taken over: lanes (retired_only: those that are retired) that owe an answer, and of which nothing
- * was heard for so long, break. */
+ * was heard for so long, break. Who listens is asked for a sign of life first. */
 void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64_t silent_us);
 
 /* ---- lanes ---- */

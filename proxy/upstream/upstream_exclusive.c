@@ -74,12 +74,13 @@ static bool is_pong(const struct fence *fence, const struct resp_reply *reply)
 static bool fence_reply(struct run *run, const struct resp_reply *reply)
 {
     struct fence *fence = run->owner;
+    struct lane *lane = fence->lane;
 
-    if (reply->type == '>') {
-        return false;
-    }
-    if (is_message(fence, reply)) {
-        (void)fence->lane->owner_events->frame(fence->lane->owner, reply);
+    if (reply->type == '>' || is_message(fence, reply)) {
+        /* The owner may close the lane, and the fence is gone with it. */
+        if (lane->owner != NULL) {
+            (void)lane->owner_events->frame(lane->owner, reply);
+        }
         return false;
     }
     fence->passed = fence->by_name ? is_unknown(fence, reply) : is_pong(fence, reply);

@@ -5,6 +5,7 @@
  *   upstream_renewal.c      a password that the configuration has changed
  *   upstream_identity.c     credentials that the configuration has for identities
  *   upstream_target.c       where Redis is, and lanes to where it is no more
+ *   upstream_silence.c      servers that hang
  *   upstream_access.c       whether Redis wants a password of those who come
  *   upstream_exclusive.c    exclusive lanes: taken, given back, fences
  *   upstream_tracking.c     exclusive lanes that are told CLIENT TRACKING ON OPTIN
@@ -107,6 +108,11 @@ void upstream_check_unwanted(struct lane *lane);
 void upstream_note_readonly(struct upstream *upstream);
 /* Makes ready for upstream_move(); undone by upstream_free(). */
 void upstream_prepare_move(struct upstream *upstream);
+
+/* ---- upstream_silence.c ---- */
+
+/* Several times a second: who knows where Redis is is asked while it answers nothing. */
+void upstream_tend_silent(struct upstream *upstream);
 
 /* ---- upstream_tracking.c ---- */
 

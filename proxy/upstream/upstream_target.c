@@ -24,7 +24,6 @@
 #define READONLY_PAUSE_US ((int64_t)50000)
 
 static const char why_retired[] = "the name of Redis has other addresses now";
-static const char why_silent[] = "another server has taken over, and this one does not answer";
 static const char why_left[] = "another server is the master now";
 
 /* ---- which of the addresses ---- */
@@ -112,20 +111,6 @@ void upstream_set_targets(struct upstream *upstream, const struct connection_tar
     upstream->targets = *targets;
     upstream_prefer_target(upstream, &before);
     visit_all(upstream, follow);
-}
-
-void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64_t silent_us)
-{
-    struct lane *lane;
-    int64_t now = reactor_now(upstream->reactor);
-
-    LIST_FOREACH(lane, &upstream->lanes, of_upstream)
-    {
-        bool is_meant = !retired_only || lane->link.retired_us != 0;
-        if (lane->state == LANE_READY && lane->first != NULL && is_meant && now - lane->progress_us >= silent_us) {
-            lane_fail(lane, why_silent);
-        }
-    }
 }
 
 /* ---- a server that is left at once ---- */

@@ -354,7 +354,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
     upstream_tell_refusals(worker->upstream, on_upstream_refused, worker);
     upstream_tell_access(worker->upstream, on_access, worker);
-    if (worker->parts.sentinels != NULL || lookup_is_needed(worker->parts.lookup)) {
+    if (worker->cluster.ways == NULL && (worker->parts.sentinels != NULL || lookup_is_needed(worker->parts.lookup))) {
         upstream_tell_connecting(worker->upstream, on_connecting, worker);
     }
     return true;

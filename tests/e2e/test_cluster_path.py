@@ -170,6 +170,21 @@ def test_keys_of_a_slot_on_its_way_are_found_on_both_sides(cluster, client):
     assert target.ask("GET", f"{{{tag}}}new") == b"1"
 
 
+def test_requests_of_a_slot_on_its_way_keep_their_order(cluster, client, headgate):
+    """The first is answered TRYAGAIN, as one of its keys is at either node, and the second ASK."""
+    slot = 410
+    here, there = (f"{{{tag_of(slot)}}}{name}" for name in ("here", "there"))
+    assert client("SET", here, 0) == OK
+    target = next(node for node in cluster.current_masters() if node is not cluster.owner(slot))
+    source = cluster.begin_migration(slot, target)
+    client.send(encode("MSET", here, 1, there, 2) + encode("SET", there, 3))
+    wait_for(lambda: int(stats(headgate)["redirects_total"]) > 4, what="requests that are sent again and again")
+    cluster.move_keys(slot, source, target)
+    cluster.end_migration(slot, target)
+    assert client.read_many(2) == [OK, OK]
+    assert client("MGET", here, there) == [b"1", b"3"]
+
+
 def test_thousands_of_requests_that_wait_for_the_cluster_keep_their_order(make_headgate):
     """All nodes refuse all keys for a while, as one slot has nobody. What waits is a part of one request, or many."""
     keys = [f"key:{number}" for number in range(3000)]
@@ -290,6 +305,28 @@ def test_a_watched_key_is_watched_at_its_node(cluster, client, headgate):
         assert other("SET", key, 5) == OK
         assert pipeline(client, [("MULTI",), ("SET", key, 6), ("EXEC",)]) == [OK, b"QUEUED", NIL_ARRAY]
         assert client("GET", key) == b"5"
+
+
+def test_a_watch_goes_along_with_its_slot(cluster, client, headgate):
+    key = f"{{{tag_of(420)}}}watched"
+    assert client("SET", key, 1) == OK
+    cluster.move_slot(420, next(node for node in cluster.current_masters() if node is not cluster.owner(420)))
+    assert pipeline(client, [("WATCH", key), ("MULTI",)]) == [OK, OK]
+    assert headgate.connect()("SET", key, 2) == OK
+    assert pipeline(client, [("SET", key, 3), ("EXEC",), ("GET", key)]) == [b"QUEUED", NIL_ARRAY, b"2"]
+
+
+def test_a_transaction_whose_slot_moves_has_ended(cluster, client):
+    key = f"{{{tag_of(430)}}}moves"
+    direct = cluster.owner(430).connect()
+    for each in (client, direct):
+        assert pipeline(each, [("MULTI",), ("SET", key, 1)]) == [OK, b"QUEUED"]
+    cluster.move_slot(430, next(node for node in cluster.current_masters() if node is not cluster.owner(430)))
+    for each in (client, direct):
+        assert text(each("EXEC")).startswith("MOVED 430 ")
+    assert pipeline(client, [("SET", keys[0], 2) for keys in cluster.keys_at(1).values()]) == [OK] * 3
+    for each in (client, direct):
+        assert text(each("EXEC")) == "ERR EXEC without MULTI"
 
 
 def test_blocking_requests_wait_at_their_node(cluster, client, headgate):

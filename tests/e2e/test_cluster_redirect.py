@@ -81,6 +81,22 @@ def test_a_pipeline_that_is_sent_to_several_nodes(fake, make_headgate, make_redi
     assert [node.connect()("MGET", "a", "b") for node in nodes] == [[b"8", None], [None, b"8"]]
 
 
+@pytest.mark.parametrize("error", ("MOVED", "ASK", "TRYAGAIN", "CROSSSLOT", "CLUSTERDOWN", "EXECABORT"))
+def test_what_follows_a_transaction_that_was_refused_is_followed(fake, make_headgate, redis, pool, error):
+    """EXEC has discarded it, whatever Redis says of the slots."""
+    tell_of(fake, redis.port)
+    client = make_headgate(f"cluster://{fake.url}", pool=pool).connect()
+    there = f"{slot_of('a')} {redis.host}:{redis.port}"
+    client.send(encode("MULTI") + encode("SET", "a", 1) + encode("EXEC"))
+    next_of(fake, b"MULTI").reply(b"+OK\r\n")
+    next_of(fake, b"SET").reply(b"+QUEUED\r\n")
+    next_of(fake, b"EXEC").reply(f"-{error} {there}\r\n".encode())
+    assert client.read_many(3) == [OK, b"QUEUED", Error(f"{error} {there}".encode())]
+    client.request("SET", "a", 2)
+    next_of(fake, b"SET").reply(f"-MOVED {there}\r\n".encode())
+    assert client.read() == OK
+
+
 def test_a_redirect_to_headgate_itself_is_no_circle(fake, make_headgate):
     """Though the cluster says that it is a node: then it is waited for that to change."""
     tell_of(fake)
