@@ -76,10 +76,9 @@ static bool ends_watch(const struct client *client, const struct command *comman
            !client->session.sent_transaction && !is_missed(client);
 }
 
-/* Not while a WATCH may be under way, which may be sent elsewhere, and holds the client there. */
 static bool may_defer(const struct client *client)
 {
-    return client->exclusive == NULL || (client->sent_runs == 0 && session_may_leave_node(client));
+    return client->exclusive == NULL || session_may_leave_node(client);
 }
 
 void client_cluster_go(struct client *client, struct session_route *route, const struct cluster_way *way)
@@ -280,14 +279,14 @@ void client_cluster_route(struct client *client, const struct command *command, 
         return;
     }
     bool begins = is_beginning(client, command, route);
-    if (begins && may_defer(client)) {
-        defer_transaction(client, route);
+    if ((begins || ends_watch(client, command)) && client->sent_runs > 0) {
+        /* A WATCH that is sent elsewhere would come behind it, and hold the client there; and within MULTI nothing is
+         * sent elsewhere. */
+        wait_for_quiet(client, route);
         return;
     }
-    if ((begins || ends_watch(client, command)) && client->sent_runs > 0) {
-        /* MULTI: the one before it is not answered, and behind it, this one may be for another node. UNWATCH: a WATCH
-         * that is sent elsewhere would come behind it, and hold the client there. */
-        wait_for_quiet(client, route);
+    if (begins && may_defer(client)) {
+        defer_transaction(client, route);
         return;
     }
     route->exclusive = route->exclusive || client->session.deferred;

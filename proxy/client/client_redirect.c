@@ -14,7 +14,6 @@
  * not be sent any more, and is answered by Redis' error.
  */
 #include "client/client_redirect_private.h"
-#include "client/client_subscriber_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +124,6 @@ static bool hold(struct client *client, struct run *run, struct slice error, str
         return false;
     }
     held->run = taken;
-    held->is_subscription = taken->receiver == &client_subscriber_receiver;
     run->redirected = NULL;
     taken->redirected = held;
     held->is_held = true;

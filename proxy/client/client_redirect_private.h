@@ -19,16 +19,15 @@ struct held {
     struct run *run; /* of this request alone; it is in the client's queue, and knows this one (redirected) */
     struct slice request;
     struct client_keys keys;
-    char *error;          /* that it was answered by last, with CR LF */
-    bool is_held;         /* it is on no lane */
-    bool is_subscription; /* it goes over a lane of the client's subscriptions */
-    bool is_overtaken;    /* another one with one of its keys was executed before it, or it has waited too long */
-    bool asks;            /* with ASKING, at `there` */
-    bool pauses;          /* before it is sent */
-    bool awaits_map;      /* that says where it goes: the one that there is does not have `there` */
-    bool is_doubtful;     /* the error may be a script's: `asked` is to be asked … */
-    bool is_refuted;      /* … and has not said so; or no other node can do it: the error is the reply */
-    bool was_asked;       /* with ASKING, as the request was */
+    char *error;       /* that it was answered by last, with CR LF */
+    bool is_held;      /* it is on no lane */
+    bool is_overtaken; /* another one with one of its keys was executed before it, or it has waited too long */
+    bool asks;         /* with ASKING, at `there` */
+    bool pauses;       /* before it is sent */
+    bool awaits_map;   /* that says where it goes: the one that there is does not have `there` */
+    bool is_doubtful;  /* the error may be a script's: `asked` is to be asked … */
+    bool is_refuted;   /* … and has not said so; or no other node can do it: the error is the reply */
+    bool was_asked;    /* with ASKING, as the request was */
     const struct cluster_way *asked;
     const struct cluster_way
         *owner;           /* of the slot of `there`, while the map is awaited: as it was then; compared only */

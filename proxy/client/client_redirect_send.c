@@ -4,6 +4,7 @@
  * script's own words, the node is asked first.
  */
 #include "client/client_redirect_private.h"
+#include "client/client_subscriber_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,11 +183,12 @@ static bool send_again(struct client *client, struct held *held)
         return false;
     }
     const struct cluster_way *way = destination_of(client, held);
-    bool may_be_read = client->exclusive == NULL && !held->is_subscription;
+    bool is_subscription = held->run->receiver == &client_subscriber_receiver;
+    bool may_be_read = client->exclusive == NULL && !is_subscription;
     struct lane *lane = may_be_read ? client_reads_again_at(client, way, held->request) : NULL;
     client->at_replicas = lane != NULL;
     if (lane == NULL) {
-        lane = held->is_subscription ? client_subscriber_lane_to(client, way) : lane_to(client, way);
+        lane = is_subscription ? client_subscriber_lane_to(client, way) : lane_to(client, way);
     }
     if (client->state == CLIENT_CLOSED) {
         return false;

@@ -22,16 +22,6 @@ static const char why_other[] = "another node of the cluster has its address now
 
 /* ---- who nodes are ---- */
 
-static struct cluster_way *find_by_text(const struct cluster_ways *ways, const char *text)
-{
-    for (size_t i = 0; i < ways->count; i++) {
-        if (ways->ways[i] != NULL && strcasecmp(ways->ways[i]->text, text) == 0) {
-            return ways->ways[i];
-        }
-    }
-    return NULL;
-}
-
 /* NULL: the map has nobody there. */
 static const struct cluster_node *node_at(const struct cluster_ways *ways, const char *text)
 {
@@ -65,17 +55,12 @@ static bool may_have_id(void *context, const char *text, struct slice id)
 {
     struct cluster_ways *ways = context;
     const struct cluster_node *node = node_at(ways, text);
-    struct cluster_way *way = find_by_text(ways, text);
+    bool is_other = node != NULL && node->id[0] != '\0' && !slice_is(id, node->id);
 
-    if (node != NULL && node->id[0] != '\0' && !slice_is(id, node->id)) {
+    if (is_other) {
         note_stranger(ways, text, id);
-        return false;
     }
-    if (way != NULL && id.length < sizeof way->id) {
-        memcpy(way->id, id.data, id.length);
-        way->id[id.length] = '\0';
-    }
-    return true;
+    return !is_other;
 }
 
 static bool is_in_map(const struct cluster_map *map, struct slice id)
@@ -310,27 +295,19 @@ void cluster_ways_want_map(struct cluster_ways *ways)
     }
 }
 
-static void fail_lane(void *context, struct lane *lane)
+/* The node at the end of the lane is not that one: it has gone. */
+static void fail_other(void *context, struct lane *lane)
 {
-    (void)context;
-    if (lane->state == LANE_READY) {
+    const struct cluster_node *node = context;
+    bool is_told = lane->state == LANE_READY && lane->node_id[0] != '\0' && node->id[0] != '\0';
+
+    if (is_told && strcmp(lane->node_id, node->id) != 0) {
         lane_fail(lane, why_other);
     }
 }
 
-/* The node at the end of the lanes is none of this map: it has gone. */
-static void leave_other(struct cluster_way *way, const struct cluster_node *node)
-{
-    bool is_other = way->id[0] != '\0' && node->id[0] != '\0' && strcmp(way->id, node->id) != 0;
-
-    if (is_other) {
-        way->id[0] = '\0';
-        upstream_visit_lanes(way->upstream, fail_lane, NULL);
-    }
-}
-
 /* The way to a node of the map; NULL when memory is short. */
-static struct cluster_way *follow_node(struct cluster_ways *ways, const struct cluster_node *node)
+static struct cluster_way *follow_node(struct cluster_ways *ways, struct cluster_node *node)
 {
     struct cluster_way *way = cluster_way_at(ways, node->host, node->port);
 
@@ -342,7 +319,7 @@ static struct cluster_way *follow_node(struct cluster_ways *ways, const struct c
         upstream_set_targets(way->upstream, &node->targets);
     }
     if (way != NULL) {
-        leave_other(way, node);
+        upstream_visit_lanes(way->upstream, fail_other, node);
         way->is_known = true;
         way->used_us = reactor_now(ways->reactor);
     }
@@ -419,7 +396,7 @@ void cluster_ways_follow(struct cluster_ways *ways, struct cluster_map *map)
         }
     }
     for (size_t i = 0; i < map->node_count; i++) {
-        const struct cluster_node *node = &map->nodes[i];
+        struct cluster_node *node = &map->nodes[i];
         struct cluster_way *way = node->is_master && node->slot_count > 0 ? follow_node(ways, node) : NULL;
         numbers[i] = way != NULL ? (int16_t)way->number : CLUSTER_NOBODY;
     }

@@ -22,7 +22,6 @@ struct cluster_way {
     struct upstream *upstream;
     struct connection_targets targets; /* where it is, or was */
     struct replica_ways *replicas;     /* of the master there; NULL: none were told of */
-    char id[CLUSTER_ID_MAX];           /* that the node has told last; "": none */
     bool is_known;                     /* the map has it as a master */
     bool is_left;                      /* its lanes are being closed */
     bool has_lost;                     /* a slot, to another: what waits for it may have to go elsewhere */

@@ -12,6 +12,7 @@
 #define REDIRECTS_MAX 5
 
 struct call {
+    STAILQ_ENTRY(call) of_waiting;
     struct control *control;
     control_callback *callback;
     void *context;
@@ -20,7 +21,8 @@ struct call {
     int64_t since_us;            /* when the connection was made that the answer comes over */
     redisReader *reader;         /* has what has come of the reply, up to REPLY_MAX */
     size_t reply_bytes;          /* that have come */
-    const struct script *script; /* NULL: no script, or the retry */
+    const struct script *script; /* NULL: no script, or sent as a whole */
+    bool is_whole;               /* it is sent so at once */
     uint32_t redirects;
     int key_count;
     int argument_count; /* of the script, kept for the retry */
@@ -79,6 +81,7 @@ static void take_reply(struct call *call)
     redisReply *reply = parsed;
     if (call->script != NULL && is_noscript(reply)) {
         freeReplyObject(reply);
+        stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_SCRIPT_LOADS, 1);
         send_whole_script(call);
         return;
     }
@@ -324,8 +327,25 @@ static void send_whole_script(struct call *call)
 
     call->script = NULL;
     call->reply_bytes = 0;
-    stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_SCRIPT_LOADS, 1);
     send_script(call, "EVAL", script->text, script->length);
+}
+
+static void begin_script(struct call *call)
+{
+    if (call->is_whole) {
+        send_whole_script(call);
+    } else {
+        send_script(call, "EVALSHA", call->script->sha1, strlen(call->script->sha1));
+    }
+}
+
+void control_go_on(struct control *control)
+{
+    while (!STAILQ_EMPTY(&control->waiting)) {
+        struct call *call = STAILQ_FIRST(&control->waiting);
+        STAILQ_REMOVE_HEAD(&control->waiting, of_waiting);
+        begin_script(call);
+    }
 }
 
 static bool keep_arguments(struct call *call, int count, const char *const *arguments, const size_t *lengths)
@@ -361,16 +381,16 @@ void control_script(struct control *control, int64_t database, const struct scri
     }
     call->database = database;
     call->script = script;
+    call->is_whole = whole;
     call->key_count = key_count;
     if (!keep_arguments(call, argument_count, arguments, lengths)) {
         call_failed(call, "out of memory");
         return;
     }
-    if (whole) {
-        call->script = NULL;
-        send_script(call, "EVAL", script->text, script->length);
+    if (control->router.waits != NULL && control->router.waits(control->router.context)) {
+        STAILQ_INSERT_TAIL(&control->waiting, call, of_waiting);
     } else {
-        send_script(call, "EVALSHA", script->sha1, strlen(script->sha1));
+        begin_script(call);
     }
 }
 
@@ -380,6 +400,7 @@ struct control *control_new(struct reactor *reactor, struct run_pool *runs, stru
 
     if (control != NULL) {
         *control = (struct control){.reactor = reactor, .runs = runs, .upstream = upstream};
+        STAILQ_INIT(&control->waiting);
     }
     return control;
 }

@@ -20,6 +20,8 @@ typedef void control_callback(void *context, const redisReply *reply, const char
 struct control_router {
     /* The counterpart of the profile at the node that has the key; NULL when memory is short. */
     struct profile *(*node_of)(void *context, struct profile *profile, struct slice key);
+    /* Whether nobody knows yet: calls wait until control_go_on(). */
+    bool (*waits)(const void *context);
     /* The same at the node to which that lane's node has sent a call by that error; *asks: with ASKING. NULL: it was no
      * such error, or there is no such node. */
     struct profile *(*redirected)(void *context, struct profile *profile, const struct lane *lane, struct slice error,
@@ -30,6 +32,7 @@ struct control_router {
 struct control *control_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream);
 /* From now on scripts go to the node of their first key. router is copied. */
 void control_set_router(struct control *control, const struct control_router *router);
+void control_go_on(struct control *control);
 /* All calls must have ended: free the upstream first. */
 void control_free(struct control *control);
 /* Whether all calls have ended. */

@@ -8,8 +8,6 @@
 /* Who has answered nothing for so long is suspect, and asked for a sign of life. */
 #define SUSPECT_US ((int64_t)1000000)
 
-static const char why_silent[] = "another server has taken over, and this one does not answer";
-
 /* Before a cluster alone: sentinels are heard, and all lanes go with the server that they leave. */
 static bool may_be_asked(const struct lane *lane)
 {
@@ -53,7 +51,7 @@ void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64
         bool is_meant = lane->state == LANE_READY && (!retired_only || lane->link.retired_us != 0);
         bool is_silent = is_meant && now - lane->progress_us >= silent_us;
         if (is_silent && lane->first != NULL) {
-            lane_fail(lane, why_silent);
+            lane_fail(lane, "another server has taken over, and this one does not answer");
         } else if (is_silent && may_be_asked(lane)) {
             (void)upstream_send_fence(lane);
         }

@@ -38,7 +38,15 @@ static void on_map_came(void *context)
 {
     const struct worker_cluster *cluster = context;
 
+    control_go_on(cluster->control);
     client_service_map_came(cluster->clients);
+}
+
+static bool has_no_map(const void *context)
+{
+    const struct worker_cluster *cluster = context;
+
+    return cluster_ways_wait(cluster->ways);
 }
 
 static struct profile *node_of(void *context, struct profile *profile, struct slice key)
@@ -111,7 +119,8 @@ static void on_lost(void *context, const char *why, uint64_t requests)
 bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
                          const struct conf *conf, const struct upstream_settings *settings)
 {
-    const struct control_router router = {.node_of = node_of, .redirected = node_after, .context = cluster};
+    const struct control_router router = {
+        .node_of = node_of, .waits = has_no_map, .redirected = node_after, .context = cluster};
     const struct cluster_ways_parts ways = {
         .reactor = parts->reactor,
         .runs = parts->runs,
@@ -136,6 +145,7 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
     cluster->want_map = parts->want_map;
     cluster->pool = parts->pool;
     find_seeds(parts->home, conf);
+    cluster->control = parts->control;
     control_set_router(parts->control, &router);
     cluster->ways = cluster_ways_new(&ways, settings);
     return cluster->ways != NULL;
@@ -188,6 +198,7 @@ void worker_cluster_tick(struct worker_cluster *cluster)
 void worker_cluster_close(struct worker_cluster *cluster)
 {
     if (cluster->ways != NULL) {
+        control_go_on(cluster->control);
         cluster_ways_free(cluster->ways);
         cluster->ways = NULL;
     }

@@ -13,6 +13,7 @@ struct worker_cluster {
     uint64_t changes;               /* counted by the ways and by the home upstream */
     const struct conf *conf;        /* in force */
     struct client_service *clients; /* NULL: not made yet */
+    struct control *control;
     /* From the worker's thread: the map may be old. */
     void (*want_map)(void *pool);
     void *pool;

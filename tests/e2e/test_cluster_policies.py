@@ -2,6 +2,7 @@
 
 import pytest
 
+from e2e.test_cluster_redirect import tell_of
 from harness.admin import text
 from harness.cluster import Cluster, slot_of
 from harness.global_limits import connect_to, rush, shared, total
@@ -26,11 +27,25 @@ def emptied(cluster):
 
 def test_two_sidecars_share_a_limit(cluster, make_headgate):
     headgates = [launch(make_headgate, cluster.url(), "shared", shared(limit=100), threads=count) for count in (1, 4)]
-    [headgate.await_log("masters with slots") for headgate in headgates]  # until then scripts are answered MOVED
     assert rush(connect_to(headgates, 6), 25) == 100
     assert [total(headgates, name) for name in ("admitted_total", "undecided_total")] == [100, 0]
     keys = {key for node in cluster.current_masters() for key in node.ask("KEYS", "headgate:*")}
     assert keys == {b"headgate:hist:slots:a:all"}
+
+
+def test_scripts_wait_for_the_map(fake, make_headgate):
+    """As requests do: a node that has not got their slot would refuse them."""
+    headgate = launch(make_headgate, f"cluster://{fake.url}", "shared", shared(limit=5, commands="set"), lanes=1)
+    headgate.connect().request("SET", "a", 1)
+    headgate.connect().request("ECHO", "behind it")
+    questions = []
+    while (command := fake.next()).arguments[0] == b"CLUSTER":
+        questions.append(command)
+    assert command.arguments[0] == b"ECHO"
+    tell_of(fake)
+    for question in questions:
+        question.reply(fake.answers["CLUSTER"](None, question.arguments))
+    assert fake.next().arguments[0] in (b"EVAL", b"EVALSHA")
 
 
 def test_leases_are_renewed_where_their_keys_are(cluster, make_headgate):
