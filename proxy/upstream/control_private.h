@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "upstream/control.h"
 
-struct call;
-
 struct control {
     struct reactor *reactor;
     struct run_pool *runs;

@@ -151,7 +151,14 @@ static struct fence *fence_new(struct lane *lane)
     return fence;
 }
 
-bool upstream_send_fence(struct lane *lane)
+bool upstream_may_ping(const struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+
+    return profile->user == NULL ? (profile->denied & PROFILE_MAY_PING) == 0 : (profile->granted & PROFILE_MAY_PING) != 0;
+}
+
+static bool send_fence(struct lane *lane, bool by_name)
 {
     struct fence *fence = fence_new(lane);
     struct run *run = fence != NULL ? run_take(lane->runs) : NULL;
@@ -165,8 +172,7 @@ bool upstream_send_fence(struct lane *lane)
     run->receiver = &fence_receiver;
     run->owner = fence;
     run->expected = fence;
-    /* One that is refused breaks the lane of who waits for it: his does not begin by asking. */
-    fence->by_name = lane->owner != NULL || (lane_profile(lane)->denied & PROFILE_MAY_PING) != 0;
+    fence->by_name = by_name;
     int length = snprintf(command, sizeof command, "%s$%d\r\n%s\r\n",
                           fence->by_name ? "*1\r\n" : "*2\r\n$4\r\nPING\r\n", FENCE_SECRET * 2, fence->secret);
     if (!lane_send(lane, run, command, (size_t)length)) {
@@ -175,6 +181,17 @@ bool upstream_send_fence(struct lane *lane)
         return false;
     }
     return true;
+}
+
+bool upstream_send_fence(struct lane *lane)
+{
+    /* One that is refused breaks the lane of who waits for it: his does not begin by asking. */
+    return send_fence(lane, lane->owner != NULL || (lane_profile(lane)->denied & PROFILE_MAY_PING) != 0);
+}
+
+bool upstream_send_ping(struct lane *lane)
+{
+    return send_fence(lane, false);
 }
 
 struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner)

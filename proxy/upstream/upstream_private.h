@@ -109,8 +109,12 @@ void upstream_note_readonly(struct upstream *upstream);
 /* Makes ready for upstream_move(); undone by upstream_free(). */
 void upstream_prepare_move(struct upstream *upstream);
 
-/* ---- upstream_silence.c ---- */
+/* ---- upstream_exclusive.c, upstream_silence.c ---- */
 
+/* Whether Redis has let the user PING, or lets everybody as far as is known. */
+bool upstream_may_ping(const struct lane *lane);
+/* A fence that asks for a sign of life, by what is no error. */
+bool upstream_send_ping(struct lane *lane);
 /* Several times a second: who knows where Redis is is asked while it answers nothing. */
 void upstream_tend_silent(struct upstream *upstream);
 

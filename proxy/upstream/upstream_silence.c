@@ -28,7 +28,7 @@ void upstream_tend_silent(struct upstream *upstream)
         if (lane->state == LANE_READY && lane->link.retired_us == 0) {
             is_heard = is_heard || !is_quiet;
             is_silent = is_silent || (is_quiet && lane->first != NULL && !lane->first->may_block && !lane->paused);
-            listening = may_be_asked(lane) ? lane : listening;
+            listening = may_be_asked(lane) && upstream_may_ping(lane) ? lane : listening;
         } else if (lane->state == LANE_HANDSHAKE) {
             is_silent = is_silent || is_quiet;
         }
@@ -37,7 +37,7 @@ void upstream_tend_silent(struct upstream *upstream)
         upstream_note_connecting(upstream);
     } else if (!is_heard && listening != NULL) {
         /* One speaks for all. */
-        (void)upstream_send_fence(listening);
+        (void)upstream_send_ping(listening);
     }
 }
 

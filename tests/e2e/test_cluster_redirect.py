@@ -83,7 +83,6 @@ def test_a_pipeline_that_is_sent_to_several_nodes(fake, make_headgate, make_redi
 
 @pytest.mark.parametrize("error", ("MOVED", "ASK", "TRYAGAIN", "CROSSSLOT", "CLUSTERDOWN", "EXECABORT"))
 def test_what_follows_a_transaction_that_was_refused_is_followed(fake, make_headgate, redis, pool, error):
-    """EXEC has discarded it, whatever Redis says of the slots."""
     tell_of(fake, redis.port)
     client = make_headgate(f"cluster://{fake.url}", pool=pool).connect()
     there = f"{slot_of('a')} {redis.host}:{redis.port}"
