@@ -299,9 +299,9 @@ void cluster_ways_want_map(struct cluster_ways *ways)
 static void fail_other(void *context, struct lane *lane)
 {
     const struct cluster_node *node = context;
-    bool is_told = lane->state == LANE_READY && lane->node_id[0] != '\0' && node->id[0] != '\0';
+    bool is_told = lane->state == LANE_READY && lane->link.has_node_id && node->id[0] != '\0';
 
-    if (is_told && strcmp(lane->node_id, node->id) != 0) {
+    if (is_told && strcmp(lane->link.node_id, node->id) != 0) {
         lane_fail(lane, why_other);
     }
 }
