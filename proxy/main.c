@@ -32,6 +32,10 @@
 #define SETTLE_PATIENCE_US ((int64_t)1000000)
 /* … and when no client is left, for a server that was never reached. */
 #define UNREACHED_PATIENCE_US ((int64_t)2000000)
+/* How long the end itself may take, whatever a thread hangs in. Seconds. */
+#define END_PATIENCE_S 5
+/* That the event loop hears of. */
+#define SIGNAL_COUNT 4
 /* How often the main thread looks whether a drain has come to its end. */
 #define DRAIN_CHECK_US 50000
 
@@ -48,7 +52,7 @@ struct process {
     struct servers servers;
     struct admin *admin;
     struct http *http;
-    struct event signals[5];
+    struct event signals[SIGNAL_COUNT];
     struct event drain_timer;
     struct retirement retirement; /* when another process serves */
     struct expiry expiry;         /* of certificates that servers have in common */
@@ -332,28 +336,61 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     }
 }
 
-/* ---- start ---- */
+/* What the handlers of TERM and INT tell the event loop by. No constant. */
+#define SIGNAL_END SIGRTMIN
 
-static const int signal_numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-#define SIGNAL_COUNT (sizeof signal_numbers / sizeof signal_numbers[0])
+/* What is at stake then is less than an end that never comes. */
+static void on_overdue(int number)
+{
+    (void)number;
+    log_last_words("a thread hangs: ending without it");
+    _exit(1);
+}
+
+/* Told again. That it ends does not depend on any thread from here on, not on this one either. */
+static void on_insisted(int number)
+{
+    (void)number;
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGINT, SIG_IGN);
+    (void)alarm(END_PATIENCE_S);
+    (void)raise(SIGNAL_END);
+}
+
+static void on_told_to_end(int number)
+{
+    (void)number;
+    (void)signal(SIGTERM, on_insisted);
+    (void)signal(SIGINT, on_insisted);
+    (void)raise(SIGNAL_END);
+}
+
+/* ---- start ---- */
 
 static void watch_signals(struct process *process)
 {
+    const int numbers[SIGNAL_COUNT] = {SIGNAL_END, SIGHUP, SIGUSR1, SIGUSR2};
+
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-        evsignal_assign(&process->signals[i], process->reactor.base, signal_numbers[i], on_signal, process);
+        evsignal_assign(&process->signals[i], process->reactor.base, numbers[i], on_signal, process);
         event_add(&process->signals[i], NULL);
     }
+    (void)signal(SIGALRM, on_overdue);
+    (void)signal(SIGTERM, on_told_to_end);
+    (void)signal(SIGINT, on_told_to_end);
 }
 
 /* Nobody listens to signals any more, and one that is sent twice (by an operator, or by the process that has taken
  * over) must not make a failure of an end in good order. */
-static void hold_signals(void)
+static void hold_signals(const struct process *process)
 {
     sigset_t held;
 
     sigemptyset(&held);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGINT);
     for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-        sigaddset(&held, signal_numbers[i]);
+        sigaddset(&held, event_get_signal(&process->signals[i]));
     }
     sigprocmask(SIG_BLOCK, &held, NULL);
 }
@@ -472,6 +509,7 @@ static void tell_readiness(struct process *process)
 
 static void end(struct process *process)
 {
+    (void)alarm(END_PATIENCE_S);
     handover_say_goodbye(&process->handover);
     pid_file_remove(&process->pid_file);
     servers_stop(&process->servers);
@@ -490,7 +528,7 @@ static void end(struct process *process)
     }
     supervisor_close(&process->supervisor);
     reload_close(&process->reload);
-    hold_signals();
+    hold_signals(process);
     reactor_free(&process->reactor);
 }
 

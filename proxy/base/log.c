@@ -52,13 +52,6 @@ static bool replace(int slot, int descriptor)
     return result >= 0;
 }
 
-/* Gives the slot up to standard error, but keeps it open for threads that still write to its number. */
-static bool use_standard_error(void)
-{
-    int slot = atomic_load(&destination.descriptor);
-    return slot == STDERR_FILENO || replace(slot, STDERR_FILENO);
-}
-
 /* Takes descriptor for its own. */
 static bool use_descriptor(int descriptor)
 {
@@ -72,6 +65,19 @@ static bool use_descriptor(int descriptor)
     close(descriptor);
     errno = error;
     return replaced;
+}
+
+/* A terminal or a pipe that nobody reads is written to without waiting. O_NONBLOCK would hold for all who share the
+ * descriptor, as a shell does: so it is opened anew. Where that is not allowed, as of another user's terminal, and for
+ * what else it may be, the slot is given up to it, but kept open for threads that still write to its number. */
+static bool use_standard_error(void)
+{
+    struct stat status;
+    bool may_wait = fstat(STDERR_FILENO, &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
+    int descriptor = may_wait ? open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
+    int slot = atomic_load(&destination.descriptor);
+
+    return descriptor >= 0 ? use_descriptor(descriptor) : slot == STDERR_FILENO || replace(slot, STDERR_FILENO);
 }
 
 /* Where a link of another user's leads, that user says, and to any file that is ours. */
@@ -199,10 +205,10 @@ static bool write_bytes(const char *bytes, size_t length)
     if (!writable(descriptor)) {
         return false;
     }
-    ssize_t written;
-    do {
-        written = write(descriptor, bytes, length);
-    } while (written < 0 && errno == EINTR);
+    ssize_t written = TEMP_FAILURE_RETRY(send(descriptor, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL));
+    if (written < 0 && errno == ENOTSOCK) {
+        written = TEMP_FAILURE_RETRY(write(descriptor, bytes, length));
+    }
     if (written > 0) {
         atomic_store(&destination.torn, (size_t)written < length);
     }
@@ -339,6 +345,16 @@ void log_write_about(enum log_level level, const struct log_subject *about, cons
     va_start(arguments, format);
     write_wanted(level, about, module, format, arguments);
     va_end(arguments);
+}
+
+void log_last_words(const char *text)
+{
+    bool is_json = atomic_load(&destination.format) == LOG_FORMAT_JSON;
+    const char *head = is_json ? "{\"level\":\"error\",\"module\":\"main\",\"message\":\"" : "error main: ";
+    char line[512], *end = stpcpy(stpcpy(line, head), text);
+
+    end = stpcpy(end, is_json ? "\"}\n" : "\n");
+    (void)write_bytes(line, (size_t)(end - line));
 }
 
 bool log_limiter_take(struct log_limiter *limiter, int64_t now_us, uint64_t *suppressed)

@@ -1,8 +1,8 @@
 /*
  * The log: one line an event, with time, level and module, to standard error, a file or the system's log. Thread-safe;
- * a line is written by one write(2). The only process-wide state is the destination, set at start and swapped on
- * reload, where errors are told, too, and how many lines of each kind there were; a thread has the name of the server
- * that it works for.
+ * a line is written by one write(2), and never waited for: what cannot be written at once is lost, and counted. The
+ * only process-wide state is the destination, set at start and swapped on reload, where errors are told, too, and how
+ * many lines of each kind there were; a thread has the name of the server that it works for.
  *
  * However often something happens, of each kind of line (its format and module) at most a thousand are written at once
  * and one a second from then on; the next one says how many were not. Lines for debugging are not bounded.
@@ -47,6 +47,10 @@ bool log_enabled(enum log_level level);
 /* format as printf; the line needs no newline. Control characters in it are escaped, so that no client can forge a
  * line. A line over 2 KiB is cut. */
 void log_write(enum log_level level, const char *module, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* An error, for a signal's handler: no time, and none of what locks or allocates. text: a constant of up to 400 bytes
+ * with nothing to escape. */
+void log_last_words(const char *text);
 
 /*
  * Whom or what a line is about, as fields of their own in JSON; in text the message names them. Texts are needed within

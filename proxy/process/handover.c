@@ -37,7 +37,8 @@ bool handover_is_guard(const struct handover *handover)
 
 bool handover_is_told(const struct handover *handover)
 {
-    return !handover_line_is_open(&handover->successor) || !handover_share_is_busy(&handover->share);
+    return handover->supervisor->said == NULL &&
+           (!handover_line_is_open(&handover->successor) || !handover_share_is_busy(&handover->share));
 }
 
 void handover_pass_on(struct handover *handover, const char *order)

@@ -108,7 +108,7 @@ bool handover_is_given(const struct handover *handover);
 bool handover_is_guard(const struct handover *handover);
 /* This process is none any more, nor has one: it ends, or is taken out of service. */
 void handover_release(struct handover *handover);
-/* Whether nothing is about to be told to the new process. */
+/* Whether nothing is about to be told to the new process, nor of it to the service manager. */
 bool handover_is_told(const struct handover *handover);
 
 /* The process before this one is to do the same: nothing happens if there is none. */

@@ -151,6 +151,13 @@ static void leave_ports(const struct handover *handover)
     }
 }
 
+static void on_handed_over(void *context)
+{
+    struct handover *handover = context;
+
+    (void)handover_line_send(&handover->successor, "MAIN", (struct slice){"", 0}, -1);
+}
+
 static void take_serving(struct handover *handover, struct slice how)
 {
     if (handover->phase != HANDOVER_TELLING) {
@@ -164,8 +171,7 @@ static void take_serving(struct handover *handover, struct slice how)
     log_info("upgrade", "process %ld serves from now on; this one goes on with the clients that it has",
              (long)handover->child);
     leave_ports(handover);
-    supervisor_hand_over(handover->supervisor, handover->child);
-    (void)handover_line_send(&handover->successor, "MAIN", (struct slice){"", 0}, -1);
+    supervisor_hand_over(handover->supervisor, handover->child, on_handed_over, handover);
     handover_share_begin_successor(&handover->share);
     handover->host.given(handover->host.context, handover->is_guard);
     tell(handover, NULL);

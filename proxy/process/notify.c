@@ -97,21 +97,53 @@ bool notify_is_on(const struct notify *notify)
     return notify->fd >= 0;
 }
 
+static bool send_text(const struct notify *notify, const char *text)
+{
+    return sendto(notify->fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&notify->address,
+                  notify->address_length) >= 0;
+}
+
 void notify_send(const struct notify *notify, const char *format, ...)
 {
     char message[MESSAGE_BYTES];
     va_list arguments;
 
+    if (notify->fd >= 0 && !notify->is_quiet) {
+        va_start(arguments, format);
+        (void)vsnprintf(message, sizeof message, format, arguments);
+        va_end(arguments);
+        (void)send_text(notify, message);
+    }
+}
+
+/* The newest first: of several values a manager takes that. What has no room any more is of one that has not listened
+ * for long. */
+void notify_owe(struct notify *notify, const char *format, ...)
+{
+    char before[sizeof notify->owed];
+    va_list arguments;
+
     if (notify->fd < 0 || notify->is_quiet) {
         return;
     }
+    strcpy(before, notify->owed);
     va_start(arguments, format);
-    int length = vsnprintf(message, sizeof message, format, arguments);
+    (void)vsnprintf(notify->owed, MESSAGE_BYTES, format, arguments);
     va_end(arguments);
-    if (length > 0) {
-        size_t size = (size_t)length < sizeof message ? (size_t)length : sizeof message - 1;
-        ssize_t sent = sendto(notify->fd, message, size, MSG_NOSIGNAL, (const struct sockaddr *)&notify->address,
-                              notify->address_length);
-        (void)sent;
+    size_t length = strlen(notify->owed);
+    if (*before != '\0' && length + 1 + strlen(before) < sizeof notify->owed) {
+        notify->owed[length] = '\n';
+        strcpy(notify->owed + length + 1, before);
     }
+}
+
+bool notify_settle(struct notify *notify)
+{
+    bool is_settled = *notify->owed == '\0' || send_text(notify, notify->owed) ||
+                      (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM && errno != EINTR);
+
+    if (is_settled) {
+        *notify->owed = '\0';
+    }
+    return is_settled;
 }

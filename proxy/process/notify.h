@@ -15,6 +15,7 @@ struct notify {
     bool is_quiet; /* another process speaks in place of this one */
     struct sockaddr_un address;
     socklen_t address_length;
+    char owed[1024];     /* what must arrive, and was not taken yet */
     int64_t watchdog_us; /* how long the manager waits for a WATCHDOG=1 before it ends the process; 0: it does not */
 };
 
@@ -32,5 +33,9 @@ bool notify_is_on(const struct notify *notify);
 
 /* Sends one message, never waiting for anybody. What cannot be sent is lost: the manager will say so. */
 void notify_send(const struct notify *notify, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same of what must arrive: it is owed until notify_settle() has sent it, with what else is owed in one message. */
+void notify_owe(struct notify *notify, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* False: the manager does not take it now, so try again. */
+bool notify_settle(struct notify *notify);
 
 #endif

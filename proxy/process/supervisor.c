@@ -11,6 +11,8 @@
 
 /* How often it is told of clients and Redis, if there is something new. */
 #define STATUS_INTERVAL_US ((int64_t)5000000)
+/* How soon that is said again which the manager did not take. */
+#define RETRY_US 100000
 /* So many questions to the workers within the time that the manager waits. */
 #define QUESTIONS 4
 
@@ -106,6 +108,27 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
 
 /* ---- states ---- */
 
+/* Whoever waits for these words would wait for ever, or end the service. */
+static void settle(struct supervisor *supervisor)
+{
+    const struct timeval later = {.tv_usec = RETRY_US};
+    void (*said)(void *context) = supervisor->said;
+
+    if (!notify_settle(&supervisor->notify)) {
+        (void)event_add(&supervisor->retry, &later);
+    } else if (said != NULL) {
+        supervisor->said = NULL;
+        said(supervisor->context);
+    }
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    settle(context);
+}
+
 static bool start_timer(struct supervisor *supervisor, struct reactor *reactor)
 {
     int64_t every_us = supervisor->notify.watchdog_us / QUESTIONS;
@@ -113,6 +136,7 @@ static bool start_timer(struct supervisor *supervisor, struct reactor *reactor)
     every_us = every_us == 0 || every_us > STATUS_INTERVAL_US ? STATUS_INTERVAL_US : every_us;
     supervisor->interval =
         (struct timeval){.tv_sec = (time_t)(every_us / 1000000), .tv_usec = (suseconds_t)(every_us % 1000000)};
+    evtimer_assign(&supervisor->retry, reactor->base, on_retry, supervisor);
     event_assign(&supervisor->timer, reactor->base, -1, EV_PERSIST, on_timer, supervisor);
     supervisor->is_timed = event_add(&supervisor->timer, &supervisor->interval) == 0;
     return supervisor->is_timed;
@@ -143,29 +167,35 @@ void supervisor_ready(struct supervisor *supervisor)
 {
     if (notify_is_on(&supervisor->notify)) {
         find_status(supervisor, supervisor->status, sizeof supervisor->status);
-        notify_send(&supervisor->notify, "READY=1\nSTATUS=%s", supervisor->status);
+        notify_owe(&supervisor->notify, "READY=1\nSTATUS=%s", supervisor->status);
+        settle(supervisor);
     }
 }
 
-void supervisor_reloading(const struct supervisor *supervisor)
+void supervisor_reloading(struct supervisor *supervisor)
 {
     struct timespec now;
 
     /* The manager compares it with a time of its own: so it is the clock itself. */
     clock_gettime(CLOCK_MONOTONIC, &now);
-    notify_send(&supervisor->notify, "RELOADING=1\nMONOTONIC_USEC=%" PRId64 "\nSTATUS=reading the configuration",
-                (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    notify_owe(&supervisor->notify, "RELOADING=1\nMONOTONIC_USEC=%" PRId64 "\nSTATUS=reading the configuration",
+               (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    settle(supervisor);
 }
 
 void supervisor_stopping(struct supervisor *supervisor, int64_t patience_us)
 {
-    notify_send(&supervisor->notify, "STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%" PRId64, patience_us);
+    notify_owe(&supervisor->notify, "STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%" PRId64, patience_us);
+    settle(supervisor);
 }
 
-void supervisor_hand_over(struct supervisor *supervisor, pid_t process)
+void supervisor_hand_over(struct supervisor *supervisor, pid_t process, void (*said)(void *context), void *context)
 {
-    notify_send(&supervisor->notify, "MAINPID=%ld", (long)process);
+    notify_owe(&supervisor->notify, "MAINPID=%ld", (long)process);
     supervisor->notify.is_quiet = true;
+    supervisor->said = said;
+    supervisor->context = context;
+    settle(supervisor);
     if (supervisor->is_timed) {
         event_del(&supervisor->timer);
     }
@@ -174,7 +204,8 @@ void supervisor_hand_over(struct supervisor *supervisor, pid_t process)
 void supervisor_take_back(struct supervisor *supervisor)
 {
     supervisor->notify.is_quiet = false;
-    notify_send(&supervisor->notify, "MAINPID=%ld", (long)getpid());
+    supervisor->said = NULL;
+    notify_owe(&supervisor->notify, "MAINPID=%ld", (long)getpid());
     supervisor_ready(supervisor);
     if (supervisor->is_timed) {
         (void)event_add(&supervisor->timer, &supervisor->interval);
@@ -185,6 +216,7 @@ void supervisor_close(struct supervisor *supervisor)
 {
     if (supervisor->is_timed) {
         event_del(&supervisor->timer);
+        event_del(&supervisor->retry);
     }
     while (supervisor->groups != NULL) {
         struct supervisor_group *group = supervisor->groups;

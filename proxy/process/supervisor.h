@@ -20,7 +20,10 @@ struct supervisor {
     struct mailbox *mailbox; /* of the main thread */
     struct supervisor_group *groups;
     struct event timer;
+    struct event retry; /* for what the manager does not take now */
     bool is_timed;
+    void (*said)(void *context); /* … that another process is the service's; NULL: that was told, or is none */
+    void *context;
     struct timeval interval;
     size_t awaited; /* workers that have not answered yet */
     char status[128];
@@ -35,11 +38,12 @@ bool supervisor_watch(struct supervisor *supervisor, struct reactor *reactor, st
 /* All is in place, at first or again. */
 void supervisor_ready(struct supervisor *supervisor);
 /* The configuration is read again: supervisor_ready() follows in any case. */
-void supervisor_reloading(const struct supervisor *supervisor);
+void supervisor_reloading(struct supervisor *supervisor);
 /* The end has begun, and may take that long, µs. */
 void supervisor_stopping(struct supervisor *supervisor, int64_t patience_us);
-/* Another process is the service's from now on; it is told nothing more of this one. */
-void supervisor_hand_over(struct supervisor *supervisor, pid_t process);
+/* Another process is the service's from now on; the manager is told nothing more of this one. said is called when it
+ * has taken that: what the other one says before, it may not listen to. */
+void supervisor_hand_over(struct supervisor *supervisor, pid_t process, void (*said)(void *context), void *context);
 /* That one has gone: this one is the service's again. */
 void supervisor_take_back(struct supervisor *supervisor);
 /* The workers must have been stopped. */

@@ -12,7 +12,7 @@ import pytest
 from harness.admin import await_empty, send_and_await
 from harness.resp import OK, PONG, Client, Closed, Error, Status, encode, wait_for
 from harness.servers import elapsed, free_port, run_headgate
-from harness.threads import at_once
+from harness.threads import at_once, stopped_worker
 
 # ---- command line ----
 
@@ -169,6 +169,23 @@ def test_a_second_signal_ends_it_at_once(redis, make_headgate, pool):
     headgate.signal(signal.SIGTERM)
     headgate.wait()
     assert headgate.process.returncode == 0
+    client.assert_closed()
+
+
+@pytest.mark.parametrize("drain_timeout", ["60s", "100ms"])
+def test_a_worker_that_hangs_does_not_hold_up_the_end(redis, make_headgate, drain_timeout):
+    """The second signal ends it, and so does the first one after drain_timeout."""
+    headgate = make_headgate(redis, drain_timeout=drain_timeout)
+    client = headgate.connect()
+    assert client("PING") == PONG
+    with stopped_worker(headgate):
+        headgate.signal(signal.SIGTERM)
+        headgate.await_log("draining")
+        if drain_timeout == "60s":
+            headgate.signal(signal.SIGINT)
+        headgate.await_log("a thread hangs: ending without it")
+    headgate.expected_exit = {headgate.wait()}
+    assert headgate.expected_exit == {1}
     client.assert_closed()
 
 

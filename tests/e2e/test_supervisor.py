@@ -1,6 +1,5 @@
 """What the service manager hears, the file with the process' number, and the signal that opens the log anew."""
 
-import ctypes
 import os
 import re
 import signal
@@ -9,9 +8,10 @@ import time
 
 import pytest
 
-from harness.manager import Manager
+from harness.manager import Manager, keep_busy
 from harness.resp import OK, PONG, wait_for
 from harness.servers import BINARY
+from harness.threads import stopped_worker
 
 
 @pytest.fixture
@@ -46,6 +46,20 @@ def test_a_name_without_a_file(redis, make_headgate, tmp_path):
 def test_a_name_that_is_of_no_use_changes_nothing(redis, make_headgate, name):
     headgate = start(make_headgate, redis, {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "many"})
     assert headgate.connect()("PING") == PONG
+
+
+def test_a_manager_that_has_no_time_is_told_later(redis, make_headgate, manager):
+    keep_busy(manager.name)
+    headgate = start(make_headgate, redis, manager.environment())
+    with headgate.admin() as admin:
+        assert admin("PING") == PONG
+        manager.await_states("READY")
+        keep_busy(manager.name)
+        assert admin("RELOAD") == OK
+        wait_for(lambda: manager.count("READY") == 2, what="READY", seconds=30)
+        assert manager.count("RELOADING") == 1
+    keep_busy(manager.name)
+    assert headgate.terminate() == 0
 
 
 def test_a_manager_that_does_not_read_holds_up_nothing(redis, make_headgate, manager):
@@ -110,32 +124,18 @@ def test_the_watchdog_of_another_process_is_none(redis, make_headgate, manager):
     assert manager.count("WATCHDOG") == 0
 
 
-PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
-
-
-def ptrace(request, thread):
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    assert libc.ptrace(request, thread, None, None) == 0, os.strerror(ctypes.get_errno())
-
-
 def test_a_worker_that_hangs_is_told_by_silence(redis, make_headgate, manager):
     """One thread of the process is stopped; all others go on."""
     headgate = start(make_headgate, redis, manager.environment(WATCHDOG_USEC="400000"), threads=2)
     wait_for(lambda: manager.count("WATCHDOG") >= 1, what="a sign of life", seconds=30)
-    worker = max(int(name) for name in os.listdir(f"/proc/{headgate.process.pid}/task"))
-    assert worker != headgate.process.pid
-    ptrace(PTRACE_SEIZE, worker)
-    ptrace(PTRACE_INTERRUPT, worker)
-    os.waitpid(worker, 0x40000000)
-    # What it had answered before may be on its way.
-    time.sleep(0.5)
-    with headgate.admin() as admin:
-        assert admin("PING") == PONG, "the main thread goes on"
-    heard = manager.count("WATCHDOG")
-    time.sleep(2)
-    assert manager.count("WATCHDOG") == heard
-    ptrace(PTRACE_DETACH, worker)
+    with stopped_worker(headgate):
+        # What it had answered before may be on its way.
+        time.sleep(0.5)
+        with headgate.admin() as admin:
+            assert admin("PING") == PONG, "the main thread goes on"
+        heard = manager.count("WATCHDOG")
+        time.sleep(2)
+        assert manager.count("WATCHDOG") == heard
     wait_for(lambda: manager.count("WATCHDOG") > heard, what="a sign of life", seconds=30)
 
 

@@ -22,6 +22,7 @@ from harness.leases import (
     losses,
     rule,
 )
+from harness.manager import keep_busy
 from harness.resp import OK, PONG, Client, Error, wait_for
 from harness.servers import child_environment, free_port
 from harness.upgrade import Former, is_alive
@@ -367,7 +368,7 @@ def test_locks_of_clients_with_names(make_line, redis):
 
 
 def test_the_service_manager_follows(make_line, tmp_path):
-    """It hears from the old process which one the service is, and then from that one that it is ready."""
+    """It hears from the old process which one the service is, and then from that one that it is ready, if it has no time either."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(60)
@@ -380,6 +381,7 @@ def test_the_service_manager_follows(make_line, tmp_path):
 
         await_message("READY=1")
         for _ in range(2):
+            keep_busy(manager.getsockname())
             line.upgrade()
             assert await_message("MAINPID=") == f"MAINPID={line.pids[-1]}"
             await_message("READY=1")

@@ -1,9 +1,18 @@
 """A service manager."""
 
+import contextlib
 import os
 import socket
 
 from harness.resp import wait_for
+
+
+def keep_busy(name):
+    """Its queue is full until it reads."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(BlockingIOError):
+        sender.setblocking(False)
+        while True:
+            sender.sendto(b"BUSY=1", name)
 
 
 class Manager:
