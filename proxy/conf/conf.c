@@ -10,7 +10,6 @@
 #include "tls/tls_context.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <ini.h>
 #include <stdlib.h>
 #include <string.h>
@@ -509,38 +508,9 @@ void conf_free(struct conf *conf)
     free(conf);
 }
 
-/* Reads at most CONF_FILE_MAX + 1 bytes, so that a device that never ends is found out. NULL with errno if it cannot.
- */
-static char *read_file(struct conf_reading *reading, size_t *length, struct stat *status)
-{
-    FILE *file = fopen(reading->path, "re");
-    int error = file == NULL || fstat(fileno(file), status) != 0 ? errno : 0;
-    conf_files_note(&reading->faults->files, reading->path, file != NULL ? fileno(file) : -1, error);
-    conf_files_last(&reading->faults->files)->is_ini = true;
-    if (file == NULL) {
-        errno = error;
-        return NULL;
-    }
-    char *text = conf_alloc(NULL, CONF_FILE_MAX + 1);
-    setvbuf(file, NULL, _IONBF, 0);
-    *length = fread(text, 1, CONF_FILE_MAX + 1, file);
-    error = ferror(file) ? errno : error;
-    fclose(file);
-    if (error != 0) {
-        free(text);
-        errno = error;
-        return NULL;
-    }
-    return text;
-}
-
 /* Says whether text can be read line by line at all. */
 static bool check_text(struct conf_reading *reading, const char *text, size_t length)
 {
-    if (length > CONF_FILE_MAX) {
-        conf_fault_file(reading, "file is too large; expected at most 1mb");
-        return false;
-    }
     const char *nul = memchr(text, '\0', length);
     if (nul == NULL) {
         return true;
@@ -571,9 +541,12 @@ static void load_file(struct conf_reading *reading)
 {
     size_t length = 0;
     struct stat status;
-    char *text = read_file(reading, &length, &status);
+    char problem[CONF_PROBLEM_MAX];
+    char *text = conf_file_read(&reading->faults->files, reading->path, CONF_FILE_MAX, &length, &status, problem);
+
+    conf_files_last(&reading->faults->files)->is_ini = true;
     if (text == NULL) {
-        conf_fault_file(reading, "cannot be read: %s", strerror(errno));
+        conf_fault_file(reading, "%s; expected an ini file of at most 1mb", problem);
         return;
     }
     if (check_text(reading, text, length)) {

@@ -28,16 +28,6 @@ struct conf_seen *conf_files_last(const struct conf_files *files)
     return &files->items[files->count - 1];
 }
 
-void conf_files_note(struct conf_files *files, const char *path, int fd, int reason)
-{
-    struct conf_seen *seen = add_seen(files, path);
-
-    seen->reason = reason;
-    if (fd >= 0 && fstat(fd, &seen->status) != 0) {
-        seen->reason = errno;
-    }
-}
-
 static uint64_t mix(uint64_t state, uint64_t value)
 {
     return (state ^ value) * UINT64_C(0x100000001b3) ^ state >> 29;
@@ -90,7 +80,7 @@ static bool has_changed(const struct conf_seen *seen)
     }
     bool is_there = stat(seen->path, &status) == 0;
     if (seen->reason == 0 && !S_ISREG(seen->status.st_mode) && !S_ISDIR(seen->status.st_mode)) {
-        /* What comes through a pipe or from a terminal is read once. */
+        /* It was refused, as pipes and terminals are. */
         return is_there && S_ISREG(status.st_mode);
     }
     if (!is_there) {
@@ -173,17 +163,18 @@ static int open_file(struct conf_files *files, const char *path, bool may_be_dir
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     int reason = fd < 0 ? errno : 0;
+    struct conf_seen *seen = add_seen(files, path);
 
-    conf_files_note(files, path, fd, reason);
+    seen->reason = reason;
+    /* Of one that cannot be read, too, so that a change is seen. */
+    (void)(fd < 0 ? stat(path, &seen->status) : fstat(fd, &seen->status));
+    *status = seen->status;
     if (fd < 0) {
         conf_wrong(problem, "cannot be read: %s", strerror(reason));
-        /* How it is now, so that a change is seen. */
-        (void)stat(path, &files->items[files->count - 1].status);
         return -1;
     }
-    bool is_known = fstat(fd, status) == 0;
-    if (!is_known || !(S_ISREG(status->st_mode) || (may_be_directory && S_ISDIR(status->st_mode)))) {
-        conf_wrong(problem, is_known && S_ISDIR(status->st_mode) ? "is a directory" : "is not a regular file");
+    if (!S_ISREG(status->st_mode) && !(may_be_directory && S_ISDIR(status->st_mode))) {
+        conf_wrong(problem, S_ISDIR(status->st_mode) ? "is a directory" : "is not a regular file");
         close(fd);
         return -1;
     }

@@ -322,11 +322,9 @@ bool conf_address_is_beyond(const struct conf_address *address);
 
 /* ---- conf_files.c ---- */
 
-/* Notes how the file was found: by the descriptor that has it open, or by the reason why none does. */
-void conf_files_note(struct conf_files *files, const char *path, int fd, int reason);
-/* The one that was noted last. */
+/* The one that was read or checked last. */
 struct conf_seen *conf_files_last(const struct conf_files *files);
-/* The same for a pattern of names: which files there are counts. */
+/* Notes which files match a pattern of names. */
 void conf_files_note_pattern(struct conf_files *files, const char *pattern);
 /* The path that is meant where the file called beside says path: from the directory of that one on. The caller frees
  * it. */

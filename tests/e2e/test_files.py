@@ -136,6 +136,25 @@ def test_a_file_that_vanishes_changes_nothing(redis, make_headgate, secret):
         assert admin("AUTH", "two") == OK
 
 
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_an_ini_file_that_is_no_file_is_not_waited_for(redis, make_headgate, kind):
+    headgate = make_headgate(redis, max_clients=100)
+    text = headgate.config_path.read_text().replace("max_clients = 100", "max_clients = 99")
+    headgate.config_path.unlink()
+    if kind == "pipe":
+        os.mkfifo(headgate.config_path)
+    else:
+        socket.socket(socket.AF_UNIX).bind(str(headgate.config_path))
+    wait_for(lambda: failures(headgate) >= 1, what="the complaint", seconds=30)
+    seen = failures(headgate)
+    time.sleep(LATER)
+    assert failures(headgate) == seen, "it is said once"
+    headgate.signal(signal.SIGHUP)
+    wait_for(lambda: failures(headgate) > seen, what="the complaint", seconds=30)
+    put(headgate.config_path, text)
+    await_reload(headgate, 1)
+
+
 def test_a_file_that_is_not_sound_changes_nothing_and_is_read_again(redis, make_headgate, secret):
     headgate = make_headgate(redis, max_clients=100, admin_password_file=secret)
     headgate.write_config(max_clients="many")

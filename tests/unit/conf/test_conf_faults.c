@@ -277,15 +277,17 @@ Test(conf, unreadable_files)
     struct conf_faults faults;
     cr_assert_null(conf_load("/nonexistent/h.ini", NULL, &faults));
     cr_assert_eq(faults.count, 1);
-    cr_assert_str_eq(faults.lines[0], "/nonexistent/h.ini: cannot be read: No such file or directory");
+    cr_assert_str_eq(
+        faults.lines[0],
+        "/nonexistent/h.ini: cannot be read: No such file or directory; expected an ini file of at most 1mb");
     conf_faults_free(&faults);
     cr_assert_null(conf_load("/", NULL, &faults));
     cr_assert_eq(faults.count, 1);
-    cr_assert_str_eq(faults.lines[0], "/: cannot be read: Is a directory");
+    cr_assert_str_eq(faults.lines[0], "/: is a directory; expected an ini file of at most 1mb");
     conf_faults_free(&faults);
     cr_assert_null(conf_load("/dev/zero", NULL, &faults));
     cr_assert_eq(faults.count, 1);
-    cr_assert_str_eq(faults.lines[0], "/dev/zero: file is too large; expected at most 1mb");
+    cr_assert_str_eq(faults.lines[0], "/dev/zero: is not a regular file; expected an ini file of at most 1mb");
     conf_faults_free(&faults);
 }
 
