@@ -235,17 +235,13 @@ static void drain_once(void *context)
 }
 
 /* The new process serves. */
-static void on_given(void *context, bool keeps)
+static void on_given(void *context)
 {
     struct process *process = context;
 
-    if (keeps) {
-        admin_leave_listening(process->admin);
-        http_leave_listening(process->http);
-        servers_leave_listening(&process->servers);
-    } else {
-        release(process);
-    }
+    admin_leave_listening(process->admin);
+    http_leave_listening(process->http);
+    servers_leave_listening(&process->servers);
     process->servers.has_successor = true;
     if (!retirement_begin(&process->retirement, &process->reactor, &process->servers, &process->handover,
                           process->reload.conf->upgrade_clients_timeout, drain_once, process)) {
@@ -604,6 +600,7 @@ int main(int argc, char **argv)
         process.source = port_source_of_process(line.takes_over);
         if (!handover_of_process(&process.handover, argv[0], line.conf_path, &process.source)) {
             handover_close(&process.handover);
+            free(process.source.inherited);
             return 1;
         }
     }
@@ -624,5 +621,6 @@ int main(int argc, char **argv)
         conf_free(process.reload.conf);
     }
     conf_faults_free(&process.faults);
+    free(process.source.inherited);
     return status;
 }

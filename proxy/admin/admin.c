@@ -91,25 +91,25 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
     switch_listeners(admin, true);
 }
 
-static bool open_address(struct admin *admin, const struct conf_address *address, struct port_source *source)
+static bool open_port(void *context, struct port_source *source, const struct conf_address *address,
+                      const struct connection_target *target)
 {
-    struct connection_targets targets;
-    struct port *port = &admin->ports[admin->listener_count];
-    bool resolved = connection_resolve(address, &targets);
-    bool opened = resolved && port_open(port, source, &targets.items[0], 16, S_IRWXU);
-    const char *why = resolved ? strerror(errno) : targets.why;
-    struct evconnlistener *listener =
-        opened ? evconnlistener_new(admin->reactor->base, on_connection, admin, 0, 0, port->fd) : NULL;
-    if (listener == NULL) {
-        log_error("admin", "cannot listen on %s: %s", address->text, why);
-        if (opened) {
-            port_close(port);
-        }
+    struct admin *admin = context;
+    size_t place = admin->listener_count;
+
+    if (!port_open(&admin->ports[place], source, target, 16, S_IRWXU)) {
         return false;
     }
-    evconnlistener_set_error_cb(listener, on_accept_error);
-    admin->tls[admin->listener_count] = address->tls;
-    admin->listeners[admin->listener_count++] = listener;
+    admin->listeners[place] =
+        evconnlistener_new(admin->reactor->base, on_connection, admin, 0, 0, admin->ports[place].fd);
+    if (admin->listeners[place] == NULL) {
+        port_close(&admin->ports[place]);
+        errno = ENOMEM;
+        return false;
+    }
+    evconnlistener_set_error_cb(admin->listeners[place], on_accept_error);
+    admin->tls[place] = address->tls;
+    admin->listener_count++;
     return true;
 }
 
@@ -117,7 +117,6 @@ struct admin *admin_open(struct reactor *reactor, struct servers *servers, const
                          const struct admin_host *host, struct port_source *source)
 {
     struct admin *admin = calloc(1, sizeof *admin);
-    bool opened = true;
 
     if (admin == NULL) {
         return NULL;
@@ -133,10 +132,7 @@ struct admin *admin_open(struct reactor *reactor, struct servers *servers, const
         free(admin);
         return NULL;
     }
-    for (size_t i = 0; i < conf->admin.count; i++) {
-        opened = open_address(admin, &conf->admin.items[i], source) && opened;
-    }
-    if (!opened) {
+    if (!port_open_all(source, &conf->admin, "admin", open_port, admin)) {
         admin_close(admin);
         return NULL;
     }

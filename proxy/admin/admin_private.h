@@ -44,9 +44,9 @@ struct admin {
     struct reactor *reactor;
     struct servers *servers;
     struct admin_host host;
-    struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
-    struct port ports[CONF_ADDRESSES_MAX];
-    bool tls[CONF_ADDRESSES_MAX]; /* who connects there speaks it */
+    struct evconnlistener *listeners[PORT_OPEN_MAX];
+    struct port ports[PORT_OPEN_MAX];
+    bool tls[PORT_OPEN_MAX]; /* who connects there speaks it */
     size_t listener_count;
     struct event rest; /* until it fires, nothing is accepted */
     LIST_HEAD(, session_entry) sessions;

@@ -79,10 +79,6 @@ static bool has_changed(const struct conf_seen *seen)
         return hash_matches(seen->path) != seen->matches;
     }
     bool is_there = stat(seen->path, &status) == 0;
-    if (seen->reason == 0 && !S_ISREG(seen->status.st_mode) && !S_ISDIR(seen->status.st_mode)) {
-        /* It was refused, as pipes and terminals are. */
-        return is_there && S_ISREG(status.st_mode);
-    }
     if (!is_there) {
         return seen->reason == 0;
     }

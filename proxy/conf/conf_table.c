@@ -60,7 +60,7 @@ const struct conf_option conf_options[] = {
     {FIELD(listen), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESSES, .min = 1, .max = CONF_ADDRESSES_MAX,
      .initial = "127.0.0.1:6380",
      .help = "Where clients connect: point applications here in place of Redis.\n"
-             "0.0.0.0:6380 is every IPv4 address of the machine, [::]:6380 every IPv6 address."},
+             "A name is all its addresses; 0.0.0.0:6380 every IPv4, [::]:6380 every IPv6."},
     CONF_LISTENER_OPTIONS(struct conf, listener_terms),
     {FIELD(admin), .reach = CONF_REACH_PROCESS, .type = CONF_ADDRESSES, .min = 0, .max = CONF_ADDRESSES_MAX,
      .zero = "no admin port", .initial = "127.0.0.1:6390",

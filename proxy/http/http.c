@@ -178,28 +178,26 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
 
 /* ---- listening ---- */
 
-static bool open_address(struct http *http, const struct conf_address *address, mode_t mode, struct port_source *source)
+static bool open_port(void *context, struct port_source *source, const struct conf_address *address,
+                      const struct connection_target *target)
 {
+    struct http *http = context;
     size_t place = http->port_count;
     struct port *port = &http->ports[place];
-    struct connection_targets targets;
-    bool resolved = connection_resolve(address, &targets);
-    bool opened = resolved && port_open(port, source, &targets.items[0], BACKLOG, mode);
-    const char *why = resolved ? strerror(errno) : targets.why;
-    struct evconnlistener *listener =
-        opened ? evconnlistener_new(http->reactor->base, NULL, NULL, LEV_OPT_CLOSE_ON_EXEC, 0, port->fd) : NULL;
 
-    if (listener != NULL) {
-        http->bound[place] = evhttp_bind_listener(http->server, listener);
+    (void)address;
+    if (!port_open(port, source, target, BACKLOG, S_IRWXU)) {
+        return false;
     }
-    if (listener == NULL || http->bound[place] == NULL) {
-        log_error("http", "cannot listen on %s: %s", address->text, why);
+    struct evconnlistener *listener =
+        evconnlistener_new(http->reactor->base, NULL, NULL, LEV_OPT_CLOSE_ON_EXEC, 0, port->fd);
+    http->bound[place] = listener != NULL ? evhttp_bind_listener(http->server, listener) : NULL;
+    if (http->bound[place] == NULL) {
         if (listener != NULL) {
             evconnlistener_free(listener);
         }
-        if (opened) {
-            port_close(port);
-        }
+        port_close(port);
+        errno = ENOMEM;
         return false;
     }
     evconnlistener_set_error_cb(listener, on_accept_error);
@@ -264,12 +262,8 @@ struct http *http_open(struct reactor *reactor, const struct servers *servers, c
                        const struct http_host *host, struct port_source *source)
 {
     struct http *http = make(reactor, servers, host, conf->http.count > 0);
-    bool opened = http != NULL;
 
-    for (size_t i = 0; http != NULL && i < conf->http.count; i++) {
-        opened = open_address(http, &conf->http.items[i], S_IRWXU, source) && opened;
-    }
-    if (http != NULL && !opened) {
+    if (http != NULL && !port_open_all(source, &conf->http, "http", open_port, http)) {
         http_close(http);
         return NULL;
     }

@@ -164,9 +164,9 @@ struct http {
     const struct servers *servers;
     struct http_host host;
     struct evhttp *server;
-    struct port ports[CONF_ADDRESSES_MAX];
-    struct evhttp_bound_socket *bound[CONF_ADDRESSES_MAX]; /* NULL: closed */
-    struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
+    struct port ports[PORT_OPEN_MAX];
+    struct evhttp_bound_socket *bound[PORT_OPEN_MAX]; /* NULL: closed */
+    struct evconnlistener *listeners[PORT_OPEN_MAX];
     size_t port_count;
     bool is_left;    /* another process has its addresses: who is answered is to come there from now on */
     bool is_resting; /* nothing is accepted until the next sweep */

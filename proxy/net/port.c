@@ -49,9 +49,12 @@ struct port_source port_source_of_process(bool takes_over)
 
 bool port_source_add(struct port_source *source, const struct port_inherited *inherited)
 {
-    if (source->inherited_count == PORT_INHERITED_MAX) {
+    struct port_inherited *longer = realloc(source->inherited, (source->inherited_count + 1) * sizeof *longer);
+
+    if (longer == NULL) {
         return false;
     }
+    source->inherited = longer;
     source->inherited[source->inherited_count++] = *inherited;
     return true;
 }
@@ -456,6 +459,51 @@ bool port_open(struct port *port, struct port_source *source, const struct conne
     }
     list_port(port, source);
     return true;
+}
+
+/* Whether the list has it beside that name. */
+static bool is_listed(const struct conf_address_list *list, const struct connection_target *target)
+{
+    struct connection_targets one;
+    bool is = false;
+
+    for (size_t i = 0; !is && i < list->count; i++) {
+        is = connection_resolve_numeric(&list->items[i], &one) && is_same_address(&one.items[0], target);
+    }
+    return is;
+}
+
+static bool open_each(struct port_source *source, const struct conf_address_list *list,
+                      const struct conf_address *address, const char *module, port_opener *open, void *context)
+{
+    struct connection_targets targets;
+    bool is_name = !connection_resolve_numeric(address, &targets), is_sound = connection_resolve(address, &targets);
+    const char *why = targets.why;
+    size_t served = 0;
+
+    for (size_t i = 0; is_sound && i < targets.count; i++) {
+        if ((is_name && is_listed(list, &targets.items[i])) || open(context, source, address, &targets.items[i])) {
+            served++;
+        } else {
+            why = strerror(errno);
+            is_sound = errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT;
+        }
+    }
+    if (!is_sound || served == 0) {
+        log_error(module, "cannot listen on %s: %s", address->text, why);
+    }
+    return is_sound && served > 0;
+}
+
+bool port_open_all(struct port_source *source, const struct conf_address_list *list, const char *module,
+                   port_opener *open, void *context)
+{
+    bool opened = true;
+
+    for (size_t i = list->count; i-- > 0;) {
+        opened = open_each(source, list, &list->items[i], module, open, context) && opened;
+    }
+    return opened;
 }
 
 struct port_inherited port_tell(const struct port *port)

@@ -16,9 +16,6 @@
 #include <sys/queue.h>
 #include <sys/un.h>
 
-/* Sockets that may be handed over to one process. */
-#define PORT_INHERITED_MAX 256
-
 /* The file of a Unix socket, by which it is known to be still the one that was made. */
 struct port_file {
     char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* "": there is none, or it is not ours to remove */
@@ -38,8 +35,8 @@ LIST_HEAD(port_list, port);
 
 /* Where the sockets of a process come from. */
 struct port_source {
-    bool takes_over; /* an address may be in use by a Headgate that will be ended */
-    struct port_inherited inherited[PORT_INHERITED_MAX];
+    bool takes_over;                  /* an address may be in use by a Headgate that will be ended */
+    struct port_inherited *inherited; /* whoever is done with the source frees them */
     size_t inherited_count;
     bool has_owner; /* sockets are to be of another user, who we are about to become */
     uid_t owner;
@@ -71,6 +68,16 @@ void port_source_close_unused(struct port_source *source, void (*report)(const c
  * socket that nobody listens on is replaced. Logs whose socket is left alone. */
 bool port_open(struct port *port, struct port_source *source, const struct connection_target *target, int backlog,
                mode_t unix_mode);
+/* Has open() open a socket, by port_open(), at each address that one of the list stands for, from the last to the
+ * first: a name may stand for several, IPv4 and IPv6. open(): false with errno set. False with one logged line of that
+ * module for each of the list that cannot be opened. Of a name, those may be missing that the machine does not have;
+ * and those are left out that the list has by themselves. */
+typedef bool port_opener(void *context, struct port_source *source, const struct conf_address *address,
+                         const struct connection_target *target);
+bool port_open_all(struct port_source *source, const struct conf_address_list *list, const char *module,
+                   port_opener *open, void *context);
+/* Of one list. */
+#define PORT_OPEN_MAX (CONF_ADDRESSES_MAX * CONNECTION_TARGETS_MAX)
 /* Listens at the address from now on, and takes it over. False with errno set. */
 bool port_serve(struct port *port);
 /* Whether another process serves there, too: so it has taken the address over. To be called before port_hide(). */
@@ -80,7 +87,7 @@ void port_hide(struct port *port);
 /* Hides and closes it. */
 void port_close(struct port *port);
 
-/* Adds a socket that was handed over by other means. False: there are too many. */
+/* Adds a socket that was handed over by other means. False when memory is short. */
 bool port_source_add(struct port_source *source, const struct port_inherited *inherited);
 /* What another process has to know of it to take it over. */
 struct port_inherited port_tell(const struct port *port);

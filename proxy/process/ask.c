@@ -1,11 +1,11 @@
 #include "process/ask.h"
 
+#include "net/connection.h"
+
 #include <errno.h>
-#include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 const struct conf_address *ask_find(const struct conf_address_list *list, bool speaks_tls)
@@ -42,38 +42,18 @@ static int connected(int fd, const struct sockaddr *address, socklen_t length)
     return fd;
 }
 
-static int connect_path(const char *path, int patience_s)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    return connected(open_socket(AF_UNIX, patience_s), (const struct sockaddr *)&address, sizeof address);
-}
-
-static int connect_host(const struct conf_address *address, int patience_s)
-{
-    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *found;
-    char port[8];
-    int fd = -1;
-
-    snprintf(port, sizeof port, "%u", (unsigned)address->port);
-    errno = EADDRNOTAVAIL;
-    if (getaddrinfo(address->host, port, &wanted, &found) != 0) {
-        return -1;
-    }
-    for (const struct addrinfo *one = found; one != NULL && fd < 0; one = one->ai_next) {
-        fd = connected(open_socket(one->ai_family, patience_s), one->ai_addr, one->ai_addrlen);
-    }
-    int error = errno;
-    freeaddrinfo(found);
-    errno = error;
-    return fd;
-}
-
 int ask_connect(const struct conf_address *address, int patience_s)
 {
-    return address->path != NULL ? connect_path(address->path, patience_s) : connect_host(address, patience_s);
+    struct connection_targets targets;
+    int fd = -1;
+
+    (void)connection_resolve(address, &targets);
+    errno = EADDRNOTAVAIL;
+    for (size_t i = 0; i < targets.count && fd < 0; i++) {
+        const struct sockaddr *one = (const struct sockaddr *)&targets.items[i].address;
+        fd = connected(open_socket(one->sa_family, patience_s), one, targets.items[i].length);
+    }
+    return fd;
 }
 
 /* Up to the end of its first line, also when the process is stopped for a while; false with errno set. */

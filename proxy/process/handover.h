@@ -31,8 +31,8 @@
 struct handover_host {
     const struct conf *(*conf)(void *context); /* in force */
     /* Another process serves from now on: this one is to accept nobody, and to end when its clients are gone. Ports
-     * that the other one has taken have been left. keeps: their sockets stay open, until … */
-    void (*given)(void *context, bool keeps);
+     * that the other one has taken have been left, and their sockets stay open, until … */
+    void (*given)(void *context);
     /* … either they are to be closed, or … */
     void (*release)(void *context);
     /* … the other one has crashed, and this one is to serve again: the ports have been taken back. */

@@ -158,33 +158,14 @@ void handover_line_flush(struct handover_line *line, int patience_ms)
 
 /* ---- hearing ---- */
 
-/* Closes all descriptors of it but the first one. That one; -1: there is none. */
-static int take_first(const struct cmsghdr *part)
-{
-    size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    int first = -1, fd;
-
-    for (size_t i = 0; i < count; i++) {
-        memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-        if (i == 0) {
-            first = fd;
-        } else {
-            close(fd);
-        }
-    }
-    return first;
-}
-
-/* The descriptor that came along; -1: none. The room for one is aligned so that a second one may come; the kernel puts
- * all into one part, and closes what has no room. */
+/* The descriptor that came along; -1: none. There is room for one, and the kernel closes others. */
 static int take_descriptor(struct msghdr *head)
 {
+    const struct cmsghdr *part = CMSG_FIRSTHDR(head);
     int fd = -1;
 
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(head); part != NULL; part = CMSG_NXTHDR(head, part)) {
-        if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS) {
-            fd = take_first(part);
-        }
+    if (part != NULL && part->cmsg_type == SCM_RIGHTS && part->cmsg_len == CMSG_LEN(sizeof fd)) {
+        memcpy(&fd, CMSG_DATA(part), sizeof fd);
     }
     return fd;
 }
@@ -205,7 +186,7 @@ static enum handover_reading receive(struct handover_line *line, struct handover
     struct iovec piece = {.iov_base = line->room, .iov_len = HANDOVER_MESSAGE_MAX};
     union control control;
     struct msghdr head = {
-        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = CMSG_LEN(sizeof(int))};
     ssize_t length = recvmsg(line->fd, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     if (length < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -217,6 +198,10 @@ static enum handover_reading receive(struct handover_line *line, struct handover
     message->fd = take_descriptor(&head);
     /* What was cut is none of ours: its word is not looked at. */
     split(message, line->room, (head.msg_flags & MSG_TRUNC) != 0 ? 0 : (size_t)length);
+    if (message->fd >= 0 && !slice_is(message->word, HANDOVER_PORT)) {
+        close(message->fd);
+        message->fd = -1;
+    }
     return HANDOVER_SAID;
 }
 

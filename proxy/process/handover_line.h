@@ -18,11 +18,14 @@
 /* Of its word. */
 #define HANDOVER_WORD_MAX 16
 
+/* The word that a descriptor goes along with. */
+#define HANDOVER_PORT "PORT"
+
 /* Valid within the call. */
 struct handover_message {
     struct slice word;
     struct slice body;
-    int fd; /* the receiver's, to keep or close; -1: there is none */
+    int fd; /* with HANDOVER_PORT: the receiver's, to keep or close; -1: there is none */
 };
 
 /* What the owner of a line hears. Either may close the line. */

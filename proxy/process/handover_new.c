@@ -52,12 +52,8 @@ static const char *take_offer(struct handover *handover, struct port_source *sou
     bool is_known = false;
 
     while (handover_line_read(&handover->predecessor, &message, PATIENCE_MS) == HANDOVER_SAID) {
-        bool is_port = slice_is(message.word, "PORT") && is_known;
-        if (is_port && !take_port(source, &message)) {
-            return "the process to take over from has handed over what is no socket, or too many of them";
-        }
-        if (!is_port && message.fd >= 0) {
-            close(message.fd);
+        if (slice_is(message.word, HANDOVER_PORT) && !take_port(source, &message)) {
+            return "the process to take over from has handed over what is no socket";
         }
         if (slice_is(message.word, "HELLO")) {
             is_known = slice_is(message.body, HANDOVER_VERSION);
@@ -118,27 +114,16 @@ static char *write_taken(const struct port_source *source)
     return taken;
 }
 
-/* The same as handover_line_read(), for words that take no descriptor. */
-static enum handover_reading hear(struct handover *handover, struct handover_message *message)
-{
-    enum handover_reading reading = handover_line_read(&handover->predecessor, message, PATIENCE_MS);
-
-    if (reading == HANDOVER_SAID && message->fd >= 0) {
-        close(message->fd);
-    }
-    return reading;
-}
-
 /* Until it has said all. Should it end meanwhile, nobody serves: this one does, with what it has heard. But if the one
  * had another one before it, that one serves again. */
 static bool hear_all(struct handover *handover)
 {
     struct handover_message message;
-    enum handover_reading reading = hear(handover, &message);
+    enum handover_reading reading = handover_line_read(&handover->predecessor, &message, PATIENCE_MS);
 
     while (reading == HANDOVER_SAID && !slice_is(message.word, "STATE")) {
-        (void)handover_share_hear(&handover->share, &message, true);
-        reading = hear(handover, &message);
+        handover_share_hear(&handover->share, &message, true);
+        reading = handover_line_read(&handover->predecessor, &message, PATIENCE_MS);
     }
     if (reading == HANDOVER_SILENT) {
         log_error("upgrade", "the process to take over from has stopped speaking");
@@ -195,13 +180,10 @@ static void on_said(void *context, const struct handover_message *message)
 {
     struct handover *handover = context;
 
-    if (message->fd >= 0) {
-        close(message->fd);
-    }
     if (slice_is(message->word, "MAIN")) {
         become_service(handover);
     } else {
-        (void)handover_share_hear(&handover->share, message, true);
+        handover_share_hear(&handover->share, message, true);
     }
 }
 
@@ -233,7 +215,7 @@ void handover_serves(struct handover *handover)
     }
     count_upgrade(handover);
     handover->awaits_service = true;
-    handover->has_guard = handover_line_send(&handover->predecessor, "SERVING", slice_of(HANDOVER_KEEP), -1);
+    handover->has_guard = handover_line_send(&handover->predecessor, "SERVING", (struct slice){"", 0}, -1);
     if (!handover_line_watch(&handover->predecessor, handover->reactor, &listener)) {
         log_error("upgrade", "out of memory: nothing more is heard of the process before this one");
         on_ended(handover);

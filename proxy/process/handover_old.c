@@ -158,7 +158,7 @@ static void on_handed_over(void *context)
     (void)handover_line_send(&handover->successor, "MAIN", (struct slice){"", 0}, -1);
 }
 
-static void take_serving(struct handover *handover, struct slice how)
+static void take_serving(struct handover *handover)
 {
     if (handover->phase != HANDOVER_TELLING) {
         return;
@@ -167,13 +167,13 @@ static void take_serving(struct handover *handover, struct slice how)
     handover->phase = HANDOVER_GIVEN;
     /* The one before this one need not guard it any more: the new one has a guard in this one. */
     handover_release(handover);
-    handover->is_guard = slice_is(how, HANDOVER_KEEP);
+    handover->is_guard = true;
     log_info("upgrade", "process %ld serves from now on; this one goes on with the clients that it has",
              (long)handover->child);
     leave_ports(handover);
     supervisor_hand_over(handover->supervisor, handover->child, on_handed_over, handover);
     handover_share_begin_successor(&handover->share);
-    handover->host.given(handover->host.context, handover->is_guard);
+    handover->host.given(handover->host.context);
     tell(handover, NULL);
 }
 
@@ -196,13 +196,10 @@ static void on_said(void *context, const struct handover_message *message)
     struct handover *handover = context;
     const struct handover_host *host = &handover->host;
 
-    if (message->fd >= 0) {
-        close(message->fd);
-    }
     if (slice_is(message->word, "READY")) {
         take_ready(handover, message->body);
     } else if (slice_is(message->word, "SERVING")) {
-        take_serving(handover, message->body);
+        take_serving(handover);
     } else if (slice_is(message->word, "FAULT")) {
         keep_fault(handover, message->body);
     } else if (handover->phase != HANDOVER_GIVEN) {
@@ -220,7 +217,7 @@ static void on_said(void *context, const struct handover_message *message)
     } else if (slice_is(message->word, HANDOVER_REOPEN)) {
         host->reopen_log(host->context);
     } else {
-        (void)handover_share_hear(&handover->share, message, false);
+        handover_share_hear(&handover->share, message, false);
     }
 }
 
@@ -299,31 +296,14 @@ static void on_ended(void *context)
 
 /* ---- one that takes too long ---- */
 
-/* A process that is stopped says nothing more, and can go on as if nothing had been. False: it has ended. */
-static bool stop_child(const struct handover *handover)
-{
-    siginfo_t found = {0};
-
-    (void)kill(handover->child, SIGSTOP);
-    while (waitid(P_PID, (id_t)handover->child, &found, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR) {
-    }
-    return found.si_code == CLD_STOPPED;
-}
-
 /* Whether the new process serves, as it may have said a moment ago: who serves must not be ended. */
 static bool has_come_to_serve(struct handover *handover)
 {
     struct handover_message message;
 
-    if (!stop_child(handover)) {
-        return false;
-    }
     while (handover->phase != HANDOVER_NONE && handover->phase != HANDOVER_GIVEN &&
            handover_line_read(&handover->successor, &message, 0) == HANDOVER_SAID) {
         on_said(handover, &message);
-    }
-    if (handover->phase == HANDOVER_GIVEN) {
-        (void)kill(handover->child, SIGCONT);
     }
     return handover->phase == HANDOVER_GIVEN;
 }
@@ -364,7 +344,7 @@ static void offer_port(struct handover *handover, const struct port *port)
     int length = snprintf(text, sizeof text, "%d %" PRIu64 " %" PRIu64 " %s", told.is_kept, (uint64_t)told.file.device,
                           (uint64_t)told.file.inode, told.file.path);
 
-    (void)handover_line_send(&handover->successor, "PORT", (struct slice){text, (size_t)length}, told.fd);
+    (void)handover_line_send(&handover->successor, HANDOVER_PORT, (struct slice){text, (size_t)length}, told.fd);
 }
 
 static void offer(struct handover *handover)

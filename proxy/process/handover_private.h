@@ -18,8 +18,6 @@
 /* Of what is said on the line about sockets. Of the rest, what is not known is passed over. */
 #define HANDOVER_VERSION "1"
 
-/* Said with SERVING: who says so will say RELEASE or END when the sockets that are kept for it are to be closed. */
-#define HANDOVER_KEEP "KEEP"
 /* The process that is to take over is told by it that another one serves should this one crash before that. */
 #define HANDOVER_GUARDED "GUARDED"
 #define HANDOVER_RELEASE "RELEASE"

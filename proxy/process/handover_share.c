@@ -408,7 +408,7 @@ static bool hear_policy(struct handover_share *share, struct slice text)
     return false;
 }
 
-bool handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor)
+void handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor)
 {
     if (slice_is(message->word, "POLICY")) {
         /* With one before it and one behind it, each of these hears of the other, too. */
@@ -419,13 +419,11 @@ bool handover_share_hear(struct handover_share *share, const struct handover_mes
         }
     } else if (is_predecessor && slice_is(message->word, "CLIENTS")) {
         hear_clients(share, message->body);
-    } else if (!slice_is(message->word, "COUNTED") && !share->has_warned) {
+    } else if (!share->has_warned) {
         share->has_warned = true;
         log_warning("upgrade", "the other process is of another version, and says what is not understood here: that "
                                "much of what it knows is lost");
-        return false;
     }
-    return true;
 }
 
 /* ---- waiting ---- */

@@ -5,7 +5,6 @@
  *
  *   POLICY server, policy, lines            both
  *   CLIENTS number                          the old one: how many it has yet, with those of processes before it
- *   COUNTED …                               older versions, of their counters: it is passed over
  */
 #ifndef HEADGATE_HANDOVER_SHARE_H
 #define HEADGATE_HANDOVER_SHARE_H
@@ -63,8 +62,8 @@ void handover_share_forget(struct handover_share *share);
 /* Tells the successor what is new for the last time: waits until all is sent, twice so many ms at most. */
 void handover_share_say_all(struct handover_share *share, int patience_ms);
 
-/* Takes what another process says. False: it is none of what is said here. is_predecessor: that one says it. */
-bool handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor);
+/* Takes what another process says. is_predecessor: that one says it. */
+void handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor);
 /* Waits until policies have heard what was said to them, for some seconds at most. For who has nothing else to do. */
 void handover_share_settle(struct handover_share *share);
 

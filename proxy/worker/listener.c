@@ -232,24 +232,27 @@ static void on_connection(evutil_socket_t fd, short what, void *context)
     }
 }
 
-static bool open_place(struct listener *listener, const struct conf *conf, size_t number,
-                       const struct conf_address *address, struct port_source *source)
-{
-    struct place *place = &listener->places[listener->count];
-    struct connection_targets targets;
+struct opening {
+    struct listener *listener;
+    const struct conf *conf;
+    size_t number;
+};
 
-    if (!connection_resolve(address, &targets)) {
-        log_error("listener", "cannot listen on %s: %s", address->text, targets.why);
-        return false;
-    }
-    if (!port_open(&place->port, source, &targets.items[0], (int)conf->backlog, (mode_t)conf->unix_socket_mode)) {
-        log_error("listener", "cannot listen on %s: %s", address->text, strerror(errno));
+static bool open_place(void *context, struct port_source *source, const struct conf_address *address,
+                       const struct connection_target *target)
+{
+    const struct opening *opening = context;
+    struct listener *listener = opening->listener;
+    const struct conf *conf = opening->conf;
+    struct place *place = &listener->places[listener->count];
+
+    if (!port_open(&place->port, source, target, (int)conf->backlog, (mode_t)conf->unix_socket_mode)) {
         return false;
     }
     place->listener = listener;
-    place->number = number;
+    place->number = opening->number;
     place->tls = address->tls;
-    place->is_proxied = conf_listener_at(conf, number).terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
+    place->is_proxied = conf_listener_at(conf, place->number).terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
     event_assign(&place->event, listener->reactor->base, place->port.fd, EV_READ | EV_PERSIST, on_connection, place);
     evtimer_assign(&place->rest, listener->reactor->base, on_rested, place);
     event_add(&place->event, NULL);
@@ -264,10 +267,8 @@ static bool open_places(struct listener *listener, const struct conf *conf, stru
     bool opened = true;
 
     for (size_t i = listener->number_count; i-- > 0;) {
-        const struct conf_listener one = conf_listener_at(conf, i);
-        for (size_t j = one.listen->count; j-- > 0;) {
-            opened = open_place(listener, conf, i, &one.listen->items[j], source) && opened;
-        }
+        struct opening opening = {.listener = listener, .conf = conf, .number = i};
+        opened = port_open_all(source, conf_listener_at(conf, i).listen, "listener", open_place, &opening) && opened;
     }
     return opened;
 }
@@ -289,10 +290,12 @@ static struct listener *listener_new(const struct conf *conf)
     size_t numbers = conf_listener_count(conf), places = 0;
 
     for (size_t i = 0; i < numbers; i++) {
-        places += conf_listener_at(conf, i).listen->count;
+        places += conf_listener_at(conf, i).listen->count * CONNECTION_TARGETS_MAX;
     }
-    struct listener *listener = conf_alloc(NULL, sizeof *listener + places * sizeof listener->places[0]);
-    memset(listener, 0, sizeof *listener + places * sizeof listener->places[0]);
+    struct listener *listener = calloc(1, sizeof *listener + places * sizeof listener->places[0]);
+    if (listener == NULL) {
+        return NULL;
+    }
     listener->number_count = numbers;
     listener->proxies = conf_alloc(NULL, numbers * sizeof(struct networks *));
     memset(listener->proxies, 0, numbers * sizeof(struct networks *));
@@ -304,6 +307,9 @@ struct listener *listener_open(struct reactor *reactor, struct worker_pool *work
 {
     struct listener *listener = listener_new(conf);
 
+    if (listener == NULL) {
+        return NULL;
+    }
     listener->reactor = reactor;
     listener->worker_pool = worker_pool;
     listener_reconfigure(listener, conf);

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from harness.admin import await_empty, send_and_await
+from harness.names import Names
 from harness.resp import OK, PONG, Client, Closed, Error, Status, encode, wait_for
 from harness.servers import elapsed, free_port, run_headgate
 from harness.threads import at_once, stopped_worker
@@ -342,23 +343,20 @@ def test_a_stale_unix_socket_is_replaced(redis, make_headgate, tmp_path):
         assert client("PING") == PONG
 
 
-def test_several_listeners(redis, make_headgate):
-    ports = [free_port() for _ in range(4)]
-    headgate = make_headgate(redis, start=False, listen=", ".join(f"127.0.0.1:{port}" for port in ports))
-    headgate.port = ports[0]
+def test_all_addresses_of_a_name(redis, make_headgate, tmp_path):
+    """But for those that the machine does not have, and one that is named beside it."""
+    names, ports = Names(tmp_path), [free_port() for _ in range(3)]
+    names.set("localhost", "127.0.0.1 127.0.0.2 ::1 2001:db8::1")
+    options = {option: f"localhost:{port}" for option, port in zip(("listen", "admin", "http"), ports)}
+    options["listen"] += f", [::1]:{ports[0]}"
+    headgate = make_headgate(redis, start=False, **options)
+    headgate.environment, headgate.port, headgate.admin_port = names.environment(), ports[0], ports[1]
     headgate.start()
-    for port in ports:
-        with Client(("127.0.0.1", port)) as client:
-            assert client("PING") == PONG
-
-
-def test_ipv6(redis, make_headgate):
-    port, other = free_port(), free_port()
-    headgate = make_headgate(redis, start=False, listen=f"127.0.0.1:{other}, [::1]:{port}")
-    headgate.port = other
-    headgate.start()
-    with Client(("::1", port)) as client:
-        assert client("PING") == PONG
+    for host in ("127.0.0.1", "127.0.0.2", "::1"):
+        for port in ports[:2]:
+            with Client((host, port)) as client:
+                assert client("PING") == PONG
+        socket.create_connection((host, ports[2])).close()
 
 
 def test_an_upstream_by_name(redis, make_headgate):

@@ -71,6 +71,9 @@ def test_nobody_is_refused_or_closed(make_line, pool, threads):
 
 def test_all_kinds_of_addresses_are_taken_over(make_line, tmp_path):
     listener = f"[listener:proxied]\nlisten = unix:{tmp_path}/proxied.sock\nproxy_protocol = required\nproxy_from = unix\n"
+    for i in range(17):
+        places = ", ".join(f"unix:{tmp_path}/{i}.{j}" for j in range(16))
+        listener += f"[listener:{i}]\nlisten = {places}\n"
     http_port = free_port()
     line = make_line(
         listener, listen=f"unix:{tmp_path}/clients.sock", admin=f"unix:{tmp_path}/admin.sock",
@@ -78,7 +81,7 @@ def test_all_kinds_of_addresses_are_taken_over(make_line, tmp_path):
     )  # fmt: skip
     headgate = line.headgate
     inodes = {path: path.stat().st_ino for path in tmp_path.iterdir()}
-    assert len(inodes) == 3
+    assert len(inodes) == 3 + 17 * 16
     for _ in range(2):
         line.upgrade()
         line.await_end(line.pids[-2])
