@@ -68,15 +68,21 @@ static bool use_descriptor(int descriptor)
 }
 
 /* A terminal or a pipe that nobody reads is written to without waiting. O_NONBLOCK would hold for all who share the
- * descriptor, as a shell does: so it is opened anew. Where that is not allowed, as of another user's terminal, and for
- * what else it may be, the slot is given up to it, but kept open for threads that still write to its number. */
+ * descriptor, as a shell does: so it is opened anew, once, as root may have to. Where that is not allowed, as of
+ * another user's terminal, and for what else it may be, the slot is given up to it, but kept open for threads that
+ * still write to its number. */
 static bool use_standard_error(void)
 {
-    struct stat status;
-    bool may_wait = fstat(STDERR_FILENO, &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
-    int descriptor = may_wait ? open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
-    int slot = atomic_load(&destination.descriptor);
+    int slot = atomic_load(&destination.descriptor), descriptor = -1;
+    struct stat status, now;
+    bool is_known = fstat(STDERR_FILENO, &status) == 0 && fstat(slot, &now) == 0;
 
+    if (slot != STDERR_FILENO && is_known && status.st_dev == now.st_dev && status.st_ino == now.st_ino) {
+        return true;
+    }
+    if (is_known && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode))) {
+        descriptor = open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    }
     return descriptor >= 0 ? use_descriptor(descriptor) : slot == STDERR_FILENO || replace(slot, STDERR_FILENO);
 }
 
