@@ -358,13 +358,12 @@ static void note_request(struct peer *peer, const char *text)
     }
 
     peer->tunnelled = peer->tunnelled || is_reply_mode || (peer->transacted && is_subscription);
-    /* Who the client is then cannot be told, and the policy may be asked about somebody else: it is closed. */
-    peer->excused = peer->excused || (is_identity && peer->tunnelled);
     peer->subscribed = peer->subscribed || strncmp(text, "SUBSCRIBE ", 10) == 0 || strcmp(text, "KSUB a") == 0;
     peer->transacted = peer->transacted || strcmp(text, "MULTI") == 0 || strcmp(text, "KMULTI") == 0;
-    /* In a passthrough Redis refuses it by words of its own, or the client is closed. */
+    /* In a passthrough Redis refuses it by words of its own, or the client is closed: also as nobody can tell who it
+     * is. */
     bool is_refused = strcmp(text, "DECR k") == 0 || strchr(text, '!') != NULL;
-    peer->wild = peer->wild || (is_refused && peer->tunnelled);
+    peer->wild = peer->wild || (peer->tunnelled && (is_refused || is_identity));
     peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || peer->wild;
 }
 

@@ -562,7 +562,7 @@ static void execute(struct model *model, const struct arguments *arguments)
         refuse(model, MODEL_REFUSAL);
     } else if (model->transaction && names_somebody(arguments)) {
         refuse(model, "-ERR Command not allowed inside a transaction\r\n");
-    } else if (is(arguments, 0, "nosuch")) {
+    } else if (is(arguments, 0, "nosuch") || is(arguments, 0, "refused-by-headgate")) {
         refuse(model, "-ERR unknown command 'NOSUCH', with args beginning with: \r\n");
     } else if (has_bad_arity(arguments)) {
         refuse_arity(model, is(arguments, 0, "exec"));
