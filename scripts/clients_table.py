@@ -14,7 +14,7 @@ class Library:
     packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION; of Debian and of C NAME alone
     program: str  # in the folder of the language
     of: str = ""  # the library that this is the major version before of
-    own_lanes: bool = False  # each connection has one from the start, for what it asks: its id
+    own_lanes: bool = False  # each connection has one from the start, for what it says: CLIENT ID, CLIENT TRACKING
     holds: int = 0  # lanes that its program keeps, as workers of a queue block and subscribe all the time
     tls: bool = True  # its program can speak TLS
     replaced: tuple = ()  # (text, text) in its program, where the older version has other names
@@ -68,7 +68,7 @@ LIBRARIES = [
         GO_REDIS, "go-redis-8", "github.com/go-redis/redis/v8@v8.11.5",
         replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8", "redis.Z{", "&redis.Z{"),
     ),
-    Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", topologies=True),
+    Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", own_lanes=True, topologies=True),
     Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go", topologies=True),
     Library(
         "redsync", "go", ("github.com/go-redsync/redsync/v4@v4.18.1", "github.com/redis/go-redis/v9@v9.23.0"),
