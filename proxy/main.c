@@ -526,6 +526,8 @@ static void end(struct process *process)
     reload_close(&process->reload);
     hold_signals(process);
     reactor_free(&process->reactor);
+    /* No other thread is left. */
+    (void)alarm(0);
 }
 
 static bool prepare(struct process *process)

@@ -278,19 +278,36 @@ static bool takes_nothing(const struct client *client, int64_t now)
            now - client->wait_since_us > ENDING_PATIENCE_US;
 }
 
+/* Of a request that would be the first of a passthrough there is no more than the error: what comes behind it may have
+ * been meant for that. */
+static void give_up_waiting(struct client *client, const struct lane *lane)
+{
+    if (!client->command_whole) {
+        client_give_up_stream(client);
+        return;
+    }
+    client_answer_unreachable(client, lane);
+    client_finish_presuming(client);
+}
+
 static void check_times(struct client *client, int64_t now)
 {
     int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
-    bool waits_for_connection = client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL &&
-                                client->exclusive->state != LANE_READY && !client->exclusive->awaits_quiet &&
-                                !client->command_whole;
+    struct lane *awaited = client->wait == CLIENT_WAIT_LANE ? client->lane_waiter.lane : NULL;
+    bool is_own = awaited != NULL && awaited == client->exclusive;
+    /* Who waits for what is behind others on it goes with these. */
+    bool waits_for_connection = is_own && awaited->state != LANE_READY && awaited->state != LANE_HANDSHAKE &&
+                                !awaited->awaits_quiet && (!client->command_whole || awaited->first == NULL);
 
     if (client->deaf && now - client->deaf_us > DEAF_PATIENCE_US) {
         client_close(client, "its connection was reset");
     } else if (takes_nothing(client, now)) {
         client_close(client, "did not take its last replies");
     } else if (client->state == CLIENT_OPEN && waits_for_connection && now - client->wait_since_us >= patience) {
-        client_give_up_stream(client);
+        give_up_waiting(client, awaited);
+    } else if (awaited != NULL && !is_own && awaited->state == LANE_BACKOFF && !lane_is_congested(awaited)) {
+        lane_waiter_cancel(&client->lane_waiter);
+        lane_takes_bytes(&client->lane_waiter);
     } else if (client->state == CLIENT_OPEN && is_idle(client, now)) {
         client_log(client, LOG_LEVEL_INFO, "closing client %s: idle for client_idle_timeout", client->address_text);
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_IDLE, 1);

@@ -43,7 +43,7 @@ static struct lane *lane_ahead(const struct client *client, const struct session
     /* From then on no answer is seen: whether a password is wanted is known before. */
     struct lane *home =
         begins && !upstream_is_refused(client->profile) ? upstream_shared_lane(client->profile, client->place) : NULL;
-    return home != NULL && home->state != LANE_READY ? home : NULL;
+    return home != NULL && (home->state == LANE_CONNECTING || home->state == LANE_HANDSHAKE) ? home : NULL;
 }
 
 bool client_choose_lane(struct client *client, const struct session_route *route, struct lane **lane)

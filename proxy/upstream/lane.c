@@ -166,6 +166,17 @@ void lane_close(struct lane *lane, const char *why)
     lane->events->closed(lane, why);
 }
 
+void lane_end(struct lane *lane, const char *why)
+{
+    const struct lane_owner *events = lane->owner_events;
+    void *owner = lane->owner;
+
+    lane_close(lane, why);
+    if (owner != NULL) {
+        events->broken(owner, why);
+    }
+}
+
 /* Exponential with jitter between half and the whole of the step, so that many lanes do not come back as one. */
 static int64_t backoff_us(struct lane *lane)
 {
@@ -246,12 +257,7 @@ void lane_break(struct lane *lane, const char *reason)
         lane_note_relief(lane);
         return;
     }
-    const struct lane_owner *events = lane->owner_events;
-    void *owner = lane->owner;
-    lane_close(lane, why);
-    if (owner != NULL) {
-        events->broken(owner, why);
-    }
+    lane_end(lane, why);
 }
 
 void lane_fail(struct lane *lane, const char *why)
@@ -312,19 +318,29 @@ void lane_make_exclusive(struct lane *lane, const struct lane_owner *events, voi
 
 /* ---- connecting ---- */
 
+/* Whether there is a connection, and Redis has yet to answer on it. One that has never spoken TLS may never do so. */
+static bool is_unanswered(const struct lane *lane)
+{
+    bool is_securing = lane->state == LANE_CONNECTING && connection_secrecy(&lane->connection) == CONNECTION_SECURING;
+
+    return lane->state == LANE_HANDSHAKE ||
+           (is_securing && stats_get(lane->settings->stats, STATS_UPSTREAM_TLS_HANDSHAKES) > 0);
+}
+
 static void lane_timer(evutil_socket_t fd, short what, void *context)
 {
     struct lane *lane = context;
+    bool is_waited_for = is_unanswered(lane) && lane->targets_left == 0 && buffer_length(&lane->output) > 0;
 
     (void)fd;
     (void)what;
     if (lane->state == LANE_BACKOFF) {
         lane_connect(lane);
-    } else if (lane->state == LANE_CONNECTING) {
+    } else if (lane->state == LANE_CONNECTING && !is_waited_for) {
         bool is_securing = connection_secrecy(&lane->connection) == CONNECTION_SECURING;
         target_failed(lane, is_securing ? "TLS: no handshake within connect_timeout; does it speak TLS?"
                                         : "no answer within connect_timeout");
-    } else if (lane->state == LANE_HANDSHAKE && (lane->targets_left > 0 || buffer_length(&lane->output) == 0)) {
+    } else if (lane->state == LANE_HANDSHAKE && !is_waited_for) {
         target_failed(lane, "no answer to the greeting within connect_timeout");
     }
 }
@@ -536,7 +552,7 @@ void lane_tick(struct lane *lane, int64_t wait_ms)
         /* There was no memory for it. */
         set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
     }
-    if (lane->state == LANE_HANDSHAKE) {
+    if (is_unanswered(lane)) {
         if (is_silent_for_too_long(lane, now)) {
             target_failed(lane, "no answer to the greeting within upstream_reply_timeout");
         }

@@ -108,7 +108,7 @@ void lane_unheard_broken(void *owner, const char *why);
 /* Somebody who waits for a lane to take bytes (again), for one lane at a time; embedded in who waits. */
 struct lane_waiter {
     LIST_ENTRY(lane_waiter) of_lane;
-    bool waits;
+    struct lane *lane; /* that it waits for; NULL: none */
     void (*wake)(struct lane_waiter *waiter);
 };
 
@@ -255,6 +255,9 @@ bool lane_serves_others(const struct lane *lane, const void *owner);
 
 /* Closes for good: runs are lost or unsent, the owner is not told (whoever closes knows). */
 void lane_close(struct lane *lane, const char *why);
+
+/* The same, and the owner is told that it broke. */
+void lane_end(struct lane *lane, const char *why);
 
 /* Treats the lane as broken: as if Redis had closed it now. */
 void lane_fail(struct lane *lane, const char *why);

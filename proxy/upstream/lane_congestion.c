@@ -3,8 +3,8 @@
 
 void lane_waiter_cancel(struct lane_waiter *waiter)
 {
-    if (waiter->waits) {
-        waiter->waits = false;
+    if (waiter->lane != NULL) {
+        waiter->lane = NULL;
         LIST_REMOVE(waiter, of_lane);
     }
 }
@@ -12,7 +12,7 @@ void lane_waiter_cancel(struct lane_waiter *waiter)
 void lane_await(struct lane *lane, struct lane_waiter *waiter)
 {
     lane_waiter_cancel(waiter);
-    waiter->waits = true;
+    waiter->lane = lane;
     LIST_INSERT_HEAD(&lane->waiters, waiter, of_lane);
 }
 

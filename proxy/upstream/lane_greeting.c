@@ -41,20 +41,37 @@ void lane_now_ready(struct lane *lane)
     lane_wake_waiters(lane);
 }
 
+/* It is there: whoever waits hears what it would say to any request. */
+static void greeting_met_script(struct lane *lane)
+{
+    bool is_function = memmem(lane->reply.head, (size_t)lane->reply.head_length, "FUNC", 4) != NULL;
+
+    lane_refused(lane, is_function
+                           ? "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+                           : "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
+    lane_expire(lane);
+}
+
 static void greeting_refused(struct lane *lane)
 {
     char why[sizeof lane->why];
-    bool is_busy = resp_reply_starts(&lane->reply, "-BUSY ");
 
+    if (resp_reply_starts(&lane->reply, "-BUSY ")) {
+        greeting_met_script(lane);
+        return;
+    }
     lane->link.refused = are_credentials_refused(lane);
 
-    snprintf(why, sizeof why, "%s%.*s", is_busy ? "" : "Redis answered ", (int)resp_reply_head_line(&lane->reply),
-             lane->reply.head);
+    snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
     lane_refused(lane, why);
-    if (is_busy) {
-        /* It is there: whoever waits hears what it would say to any request. */
-        lane_expire(lane);
-    }
+}
+
+/* What AUTH, SELECT and READONLY, or HELLO, say where they succeed. */
+static bool is_success(const struct resp_reply *reply)
+{
+    bool has_parts = reply->type == '%' || reply->type == '*';
+
+    return resp_reply_starts(reply, "+OK\r") || (has_parts && reply->head_length > 1 && reply->head[1] > '0');
 }
 
 void lane_unheard(struct lane *lane, const char *why)
@@ -111,7 +128,7 @@ static void end_greeting(struct lane *lane)
 /* The last of all, which shows that Redis takes the connection. */
 static void tail_answered(struct lane *lane)
 {
-    bool is_error = lane->reply.type == '-';
+    bool is_error = !lane->link.asked_again && !is_success(&lane->reply);
 
     if (is_error && !lane->link.asked_again) {
         ask_again(lane);
@@ -196,10 +213,12 @@ static void greeting_answered(struct lane *lane)
     if (is_locked && !lane->link.greeting.password_known) {
         if (lane->events->needs_password(lane)) {
             end_greeting(lane);
+        } else if (lane->state == LANE_HANDSHAKE) {
+            greeting_refused(lane);
         }
         return;
     }
-    if (is_unwelcome(lane) || is_locked || (lane->reply.type == '-' && !is_tail && !is_naming && !is_id)) {
+    if (is_unwelcome(lane) || is_locked || (!is_success(&lane->reply) && !is_tail && !is_naming && !is_id)) {
         greeting_refused(lane);
         return;
     }

@@ -33,6 +33,7 @@ static void begin_tls(struct lane *lane)
 {
     const struct connection_security security = {.context = lane->settings->tls, .host = lane->settings->host};
 
+    lane->progress_us = reactor_now(lane->reactor);
     if (!connection_secure(&lane->connection, &security)) {
         lane_break(lane,
                    "there is no memory, thread or descriptor for TLS, or no name that its certificate could have");

@@ -83,6 +83,10 @@ static void on_failed(struct lane *lane, const char *why)
     if (lane->link.refused && upstream_lane_refused(lane)) {
         return;
     }
+    if (why[0] == '-' && !lane->spare) {
+        /* It is there, and has said so. */
+        return;
+    }
     upstream_is_down(upstream);
     if (lane->spare) {
         lane_close(lane, why);

@@ -93,6 +93,17 @@ void upstream_access_changed(struct upstream *upstream)
     tell(upstream, UPSTREAM_ACCESS_CHANGED);
 }
 
+/* All profiles of the same credentials share their fate. */
+static void mark_locked(const struct profile *locked)
+{
+    struct profile *profile;
+
+    LIST_FOREACH(profile, &locked->upstream->profiles, of_upstream)
+    {
+        profile->needs_password = profile->needs_password || profile_same_credentials(profile, locked);
+    }
+}
+
 /*
  * Who was there before stays, as at Redis, on the connections that there are. If there are none, each client of the
  * profile talks to Redis on a lane of its own until it authenticates; what waited on a shared one gets the answer that
@@ -105,22 +116,25 @@ bool upstream_lane_needs_password(struct lane *lane)
 
     upstream_is_up(upstream);
     if (!profile->needs_password && !upstream->settings.is_session && upstream_has_connection(upstream, profile)) {
-        if (profile == upstream->base) {
+        if (profile_same_credentials(profile, upstream->base)) {
             tell(upstream, UPSTREAM_ACCESS_CLOSED);
         }
-        snprintf(lane->why, sizeof lane->why, "-NOAUTH Authentication required.");
-        (void)upstream_lane_refused(lane);
+        /* Its profile may have gone with that, and the lane. */
+        if (lane->state != LANE_CLOSED) {
+            snprintf(lane->why, sizeof lane->why, "-NOAUTH Authentication required.");
+            (void)upstream_lane_refused(lane);
+        }
         return false;
     }
     if (!profile->needs_password) {
         log_info("upstream", "Redis at %s wants a password; clients share no lane until they authenticate",
                  upstream->settings.lane.target_text);
     }
-    profile->needs_password = true;
+    mark_locked(profile);
     if (lane->owner != NULL && lane->link.greeting.has_tail) {
         return true;
     }
-    lane_close(lane, "-NOAUTH Authentication required.");
+    lane_end(lane, "-NOAUTH Authentication required.");
     return false;
 }
 

@@ -36,21 +36,31 @@ struct fence {
     bool passed;
     bool by_name;    /* the secret is the name of a command, not an argument of PING */
     bool is_refused; /* Redis does not take a PING */
+    bool is_sign;    /* of life: any error is one, too */
+    bool keeps_star; /* the first byte of an array has come, and not what it is */
     char secret[FENCE_SECRET * 2 + 1];
 };
 
-/* Only a subscriber of RESP2 is sent arrays. */
+/* A subscriber of RESP2 is sent arrays of three and of four; only its pong is one of two. */
 static bool is_message(const struct fence *fence, const struct resp_reply *reply)
 {
-    return fence->lane->owner != NULL && fence->lane->expects_pushes && reply->type == '*';
+    return fence->lane->owner != NULL && fence->lane->expects_pushes && reply->type == '*' && reply->head_length > 1 &&
+           reply->head[1] != '2';
 }
 
 static void fence_bytes(struct run *run, const char *data, size_t length)
 {
-    const struct fence *fence = run->owner;
+    struct fence *fence = run->owner;
+    struct lane *lane = fence->lane;
+    bool goes_on = is_message(fence, &lane->reply), begins = goes_on && fence->keeps_star;
 
-    if (is_message(fence, &fence->lane->reply)) {
-        fence->lane->owner_events->bytes(fence->lane->owner, data, length);
+    /* The fence goes with its lane, if the owner lets go of that. */
+    fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
+    if (begins) {
+        lane->owner_events->bytes(lane->owner, "*", 1);
+    }
+    if (goes_on && lane->owner != NULL) {
+        lane->owner_events->bytes(lane->owner, data, length);
     }
 }
 
@@ -66,7 +76,8 @@ static bool is_unknown(const struct fence *fence, const struct resp_reply *reply
 static bool is_pong(const struct fence *fence, const struct resp_reply *reply)
 {
     char text[RESP_HEAD_KEPT];
-    int length = snprintf(text, sizeof text, "$%d\r\n%s\r\n", FENCE_SECRET * 2, fence->secret);
+    int length = snprintf(text, sizeof text, "%s$%d\r\n%s\r\n", reply->type == '*' ? "*2\r\n$4\r\npong\r\n" : "",
+                          FENCE_SECRET * 2, fence->secret);
 
     return reply->size == (uint64_t)length && memcmp(reply->head, text, (size_t)length) == 0;
 }
@@ -88,7 +99,7 @@ static bool fence_reply(struct run *run, const struct resp_reply *reply)
         profile_learn_right(lane_profile(fence->lane), PROFILE_MAY_PING, reply);
     }
     fence->is_refused = !fence->by_name && reply->type == '-';
-    if (!fence->passed && fence->lane->owner != NULL) {
+    if (!fence->passed && fence->lane->owner != NULL && !(fence->is_sign && fence->is_refused)) {
         lane_fail(fence->lane, "there were more replies than requests");
     }
     return true;
@@ -155,10 +166,11 @@ bool upstream_may_ping(const struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
 
-    return profile->user == NULL ? (profile->denied & PROFILE_MAY_PING) == 0 : (profile->granted & PROFILE_MAY_PING) != 0;
+    return profile->user == NULL ? (profile->denied & PROFILE_MAY_PING) == 0
+                                 : (profile->granted & PROFILE_MAY_PING) != 0;
 }
 
-static bool send_fence(struct lane *lane, bool by_name)
+static bool send_fence(struct lane *lane, bool by_name, bool is_sign)
 {
     struct fence *fence = fence_new(lane);
     struct run *run = fence != NULL ? run_take(lane->runs) : NULL;
@@ -173,6 +185,7 @@ static bool send_fence(struct lane *lane, bool by_name)
     run->owner = fence;
     run->expected = fence;
     fence->by_name = by_name;
+    fence->is_sign = is_sign;
     int length = snprintf(command, sizeof command, "%s$%d\r\n%s\r\n",
                           fence->by_name ? "*1\r\n" : "*2\r\n$4\r\nPING\r\n", FENCE_SECRET * 2, fence->secret);
     if (!lane_send(lane, run, command, (size_t)length)) {
@@ -186,12 +199,12 @@ static bool send_fence(struct lane *lane, bool by_name)
 bool upstream_send_fence(struct lane *lane)
 {
     /* One that is refused breaks the lane of who waits for it: his does not begin by asking. */
-    return send_fence(lane, lane->owner != NULL || (lane_profile(lane)->denied & PROFILE_MAY_PING) != 0);
+    return send_fence(lane, lane->owner != NULL || (lane_profile(lane)->denied & PROFILE_MAY_PING) != 0, false);
 }
 
 bool upstream_send_ping(struct lane *lane)
 {
-    return send_fence(lane, false);
+    return send_fence(lane, false, true);
 }
 
 struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner)

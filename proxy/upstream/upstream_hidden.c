@@ -87,10 +87,10 @@ static bool told_reply(struct run *run, const struct resp_reply *reply)
     if (is_push(lane, reply)) {
         return false;
     }
-    if (resp_reply_is_error(reply) || (lane_profile(lane)->granted & right) != 0) {
+    /* That HELLO was taken says nothing of rights. */
+    if (right != PROFILE_MAY_SETNAME || lane_profile(lane)->lacks_hello) {
         profile_learn_right(lane_profile(lane), right, reply);
-    }
-    if (resp_reply_starts(reply, "-ERR unknown command ")) {
+    } else if (resp_reply_starts(reply, "-ERR unknown command ")) {
         lane_profile(lane)->lacks_hello = true;
     }
     lane->dirty = lane->dirty || resp_reply_is_error(reply);

@@ -199,6 +199,7 @@ void worker_cluster_close(struct worker_cluster *cluster)
 {
     if (cluster->ways != NULL) {
         control_go_on(cluster->control);
+        control_set_router(cluster->control, &(struct control_router){0});
         cluster_ways_free(cluster->ways);
         cluster->ways = NULL;
     }

@@ -1,11 +1,12 @@
 """A password that is set, or taken away, while Headgate runs: all workers know it, however it was done."""
 
+import contextlib
 import time
 
 import pytest
 
-from harness.admin import stats
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Error, encode, wait_for
+from harness.admin import await_outage, stats
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Closed, Error, encode, wait_for
 from harness.target import client_list
 
 NOAUTH = Error(b"NOAUTH Authentication required.")
@@ -72,15 +73,21 @@ def test_a_password_set_by_a_client_holds_for_all_workers_at_once(redis, headgat
     assert replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS
 
 
+OPENINGS = {"plain": ("PING",), "RESP3": ("HELLO", 3), "a database": ("SELECT", 1)}
+
+
+@pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS)
 @pytest.mark.parametrize("setter", ("a client", "an operator"))
 @pytest.mark.parametrize("pool", ("direct", "shared", "session"))
-def test_who_is_there_goes_on(redis, direct, make_headgate, pool, setter):
+def test_who_is_there_goes_on(redis, direct, make_headgate, pool, setter, opening):
     options = {"pool": pool, "access_check": 0, "lane_idle_timeout": "100ms"}
     server = redis if pool == "direct" else make_headgate(redis, **options)
-    there = [server.connect() for _ in range(3)]
-    assert [client("SET", "k", 1) for client in there] == [OK] * 3
+    there = [server.connect() for _ in range(4)]
+    there[3](*opening)
+    assert [client("SET", "k", 1) for client in there] == [OK] * 4
     assert (there[0] if setter == "a client" else direct)("CONFIG", "SET", "requirepass", "secret") == OK
     time.sleep(0.5)  # What may be closed as idle is; none of it may be what they go on with.
+    assert there[3]("GET", "k") == b"1" and there[3].pipeline([("MULTI",), ("EXEC",)]) == [OK, []]
     there[0].request("BLPOP", "q", 0)
     wait_for(lambda: b"blocked_clients:1" in direct("INFO", "clients"), what="it to block")
     said = there[1].pipeline([
@@ -238,6 +245,27 @@ def test_redis_away_and_back_with_a_password(redis, make_headgate):
     redis.start()
     wait_for(lambda: replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS, what="newcomers to be asked for it")
     assert headgate.is_alive() and len(there) == NEWCOMERS
+
+
+@pytest.mark.parametrize("opening", OPENINGS.values(), ids=OPENINGS)
+def test_nobody_has_rights_that_he_did_not_bring(redis, make_headgate, opening):
+    """Redis starts anew, with a password: who was there before has none of what others then open with it."""
+    headgate = make_headgate(redis, pool="shared")
+    before = headgate.connect()
+    before(*opening)
+    redis.kill()
+    await_outage(headgate)
+    redis.options = ("--requirepass", "secret")
+    redis.start()
+    with contextlib.suppress(Closed):
+        wait_for(lambda: before("GET", "k") == NOAUTH, what="Redis to be back")
+    others = [headgate.connect() for _ in range(4)]
+    for other in others:
+        assert other.pipeline([("AUTH", "secret"), ("MULTI",), ("EXEC",)]) == [OK, OK, []]
+    with contextlib.suppress(Closed, ConnectionError):
+        assert before("SET", "k", 1) == NOAUTH
+    before.close()
+    assert [other("EXISTS", "k") for other in others] == [0] * 4
 
 
 def test_a_full_redis_changes_nothing(redis, direct, make_headgate):

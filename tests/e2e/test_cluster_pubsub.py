@@ -63,6 +63,10 @@ def test_a_subscriber_outlives_its_node(cluster, make_headgate, pool, threads, e
     assert len(subscribe(client, "UNSUBSCRIBE", "gone")) == 1
     assert len(subscribe(client, "PSUBSCRIBE", "sport.*")) == 1
     lost = node_of(cluster, "news")
+    lost.ask("CONFIG", "RESETSTAT")
+    # It hears nothing of it that its lane is asked for a sign of life.
+    wait_for(lambda: b"cmdstat_ping" in lost.ask("INFO", "commandstats"), 30, "a sign of life")
+    client.assert_silent(0.1)
     publisher = next(node for node in cluster.masters if node is not lost).connect()
     getattr(lost, end)()
     assert_hears(publisher, client, "news", resp)

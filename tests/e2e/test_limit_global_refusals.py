@@ -183,5 +183,6 @@ def test_observe_waits_for_nothing(make_sidecar, fake, accuracy):
         client.request("INCR", "n")
         fake.expect("INCR", "n").reply(b":%d\r\n" % number)
         assert client.read() == number
+    wait_for(lambda: decider.asked, what="the question")
     assert len(decider.asked) == 1, "all others are asked about together"
     assert counter(headgate, "refused_total") == 0

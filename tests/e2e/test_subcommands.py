@@ -213,7 +213,7 @@ def refusals(direct, what):
 
 def test_a_right_that_was_taken_is_not_tried_by_headgate(redis, make_headgate):
     """Lanes of a client with a name are given the name, by what any user may say: ACL LOG has nothing of it."""
-    headgate = make_headgate(redis, pool="shared", access_check="1d")
+    headgate = make_headgate(redis, pool="shared", access_check="300ms")
     with redis.connect() as direct:
         direct("ACL", "SETUSER", "half", "on", ">pw", "~*", "+@all")
         client = headgate.connect()
@@ -228,6 +228,12 @@ def test_a_right_that_was_taken_is_not_tried_by_headgate(redis, make_headgate):
         wait_for(lambda: "n" in [entry["name"] for entry in client_list(direct) if entry["user"] == "half"], what="the name")
         direct("RPUSH", "q", 1)
         assert client.read() == [b"q", b"1"]
+
+        def is_refused():
+            assert client.pipeline([("MULTI",), ("EXEC",)]) == [OK, []]
+            return headgate.connect().pipeline([("AUTH", "half", "pw"), ("CLIENT", "SETNAME", "m")])[1] != OK
+
+        wait_for(is_refused, what="others to hear that they may not")
 
 
 def test_a_user_who_may_not_ping_is_written_down_once(redis, make_headgate):

@@ -227,11 +227,11 @@ def test_half_open_connections(redis, make_headgate):
 
 
 def test_a_redis_that_accepts_and_says_nothing(make_headgate):
-    """The greeting has its time as the connection has; requests meanwhile wait as long as they may."""
+    """The greeting has the time that answers have, when requests wait for it."""
     fake = FakeRedis()
     try:
         fake.answers["HELLO"] = lambda _lane, _arguments: None
-        headgate = make_headgate(fake.url, connect_timeout="300ms", upstream_wait="1s")
+        headgate = make_headgate(fake.url, connect_timeout="300ms", upstream_reply_timeout="1s", upstream_wait="1s")
         with headgate.connect() as client:
             start = time.monotonic()
             client.request("GET", "k")

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from harness.resp import Closed, Error, wait_for
 
 REFUSAL = b"-ERR max number of clients reached\r\n"
@@ -54,9 +56,10 @@ def test_reconnection_backs_off(fake, make_headgate):
     wait_for(lambda: len(fake.lanes) > before, what="a further attempt")
 
 
-def test_a_password_that_is_refused(fake, make_headgate, pool):
-    fake.answers["AUTH"] = lambda _lane, _arguments: b"-WRONGPASS invalid\r\n"
-    fake.answers["HELLO"] = lambda _lane, _arguments: b"-WRONGPASS invalid\r\n"
+@pytest.mark.parametrize("answer", (b"-WRONGPASS invalid\r\n", b":0\r\n", b"$-1\r\n", b"*0\r\n"))
+def test_a_password_that_is_refused(fake, make_headgate, pool, answer):
+    """Or about which nothing is said."""
+    fake.answers["AUTH"] = fake.answers["HELLO"] = lambda _lane, _arguments: answer
     headgate = make_headgate(fake.url, pool=pool, upstream_password="x", upstream_wait="300ms")
     client = headgate.connect()
     client.request("GET", "k")
