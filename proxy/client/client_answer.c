@@ -22,8 +22,7 @@ static bool spoil_transaction(struct client *client)
 /* Behind CLIENT REPLY only Redis knows whether a request has a reply. False: no answer has a place. */
 static bool refuse_by_redis(struct client *client)
 {
-    return client->session.silenced && !lane_is_congested(client->exclusive) &&
-           lane_send_silent(client->exclusive, stand_in, sizeof stand_in - 1);
+    return client->session.silenced && lane_send_silent(client->exclusive, stand_in, sizeof stand_in - 1);
 }
 
 void client_refuse(struct client *client, const struct policy_decision *decision)

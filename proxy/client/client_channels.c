@@ -64,7 +64,9 @@ bool session_note_confirmation(struct client *client, const struct resp_reply *r
 {
     static const char channel_kinds[] = {'c', 'p', 's'};
 
-    for (size_t i = 0; i < sizeof channel_kinds; i++) {
+    /* In a passthrough it may be the reply to anything. */
+    bool is_read = !client->session.passthrough || client->first != NULL;
+    for (size_t i = 0; is_read && i < sizeof channel_kinds; i++) {
         for (int opposite = 0; opposite < 2; opposite++) {
             if (is_confirmation(reply, channel_kinds[i], opposite != 0)) {
                 confirmed(client, channel_kinds[i], session_confirmed_count(reply));

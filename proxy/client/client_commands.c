@@ -309,7 +309,7 @@ static void route_alone(const struct resp_command *framed, const char *frame, st
 /* SYNC and PSYNC: what follows is not RESP. */
 static bool is_sync(const struct command *command)
 {
-    return command != NULL && command->kind == COMMAND_REPLICATION && strcmp(command->name, "replconf") != 0;
+    return command->kind == COMMAND_REPLICATION && strcmp(command->name, "replconf") != 0;
 }
 
 static bool route_unknown(struct client *client, struct session_route *route)
@@ -482,17 +482,44 @@ static bool cannot_be_repeated(const struct command *command, const struct resp_
     return is_told_to_lanes && !word_is(session_kept_argument(framed, frame, 0), command->name);
 }
 
-/* A request of a passthrough: nothing will tell what became of it. */
-static void route_bytes(struct session *session, const struct command *command, struct session_route *route)
+/* What concerns all is presumed to be done, which costs others a little where it is not. If it waits for an EXEC, any
+ * may be the one. */
+static void presume(struct client *client, const struct command *command, const struct resp_command *framed,
+                    const char *frame)
 {
-    enum command_kind kind = command != NULL ? command->kind : COMMAND_BLOCKING;
-    bool may_block = kind == COMMAND_BLOCKING || kind == COMMAND_BLOCKING_IF || kind == COMMAND_WAIT;
+    bool changes = changes_access(command, framed, frame);
+    int64_t pause_ms;
+
+    client->session.access_queued = client->session.access_queued || changes;
+    if (changes || (command->kind == COMMAND_EXEC && client->session.access_queued)) {
+        upstream_access_changed(client->service->upstream);
+    }
+    bool is_pause = command->kind == COMMAND_CLIENT && framed->argument_count > 2 &&
+                    word_is(session_kept_argument(framed, frame, 1), "pause");
+    if (is_pause && word_integer(session_kept_argument(framed, frame, 2), &pause_ms) && pause_ms > 0) {
+        session_paused(client->service, pause_ms);
+    }
+}
+
+/* A request of a passthrough: nothing will tell what became of it. */
+static void route_bytes(struct client *client, const struct command *command, const struct resp_command *framed,
+                        const char *frame, struct session_route *route)
+{
+    struct session *session = &client->session;
+    struct slice bytes = {frame, (size_t)framed->size};
 
     route->exclusive = true;
+    if (command == NULL) {
+        route->unsure = client->lookup != CLIENT_LOOKUP_ABSENT;
+        session->blocking_unseen = session->blocking_unseen || route->unsure;
+        return;
+    }
+    presume(client, command, framed, frame);
     route->sync = is_sync(command);
-    route->last = kind == COMMAND_QUIT;
-    session->database_unseen = session->database_unseen || kind == COMMAND_SELECT;
-    session->blocking_unseen = session->blocking_unseen || may_block;
+    route->last = command->kind == COMMAND_QUIT;
+    session->database_unseen = session->database_unseen || command->kind == COMMAND_SELECT;
+    session->blocking_unseen =
+        session->blocking_unseen || command->kind == COMMAND_WAIT || command_blocks(command, bytes);
 }
 
 bool session_route_request(struct client *client, const struct command *command, const struct resp_command *framed,
@@ -507,7 +534,7 @@ bool session_route_request(struct client *client, const struct command *command,
         return true;
     }
     if (client->session.passthrough) {
-        route_bytes(&client->session, command, route);
+        route_bytes(client, command, framed, frame, route);
         return true;
     }
     route->pinned = command != NULL && cannot_be_repeated(command, framed, frame);

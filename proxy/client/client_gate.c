@@ -17,6 +17,13 @@ bool client_wait_for_lane(struct client *client, struct lane *lane)
     return client_wait_for(client, CLIENT_WAIT_LANE);
 }
 
+bool client_waits_to_pass(struct client *client)
+{
+    bool waits = client->session.passthrough && lane_is_congested(client->exclusive);
+
+    return waits && !client_wait_for_lane(client, client->exclusive);
+}
+
 bool client_hold_until(struct client *client, int64_t until_us)
 {
     int64_t delay = until_us - reactor_now(client->service->reactor);

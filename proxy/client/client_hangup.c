@@ -37,7 +37,9 @@ void client_hung_up(struct client *client)
         /* Nothing of it is in Redis, and it is still to be sent: seen again then. */
         return;
     }
-    if (client_spread_hang_up(client) || lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {
+    /* Bytes that pass unmatched pass behind a request that blocks, too, and their lane ends behind the last of them. */
+    bool may_block = client->session.blocking > 0 || client->waits_for_nodes;
+    if (client_spread_hang_up(client) || lane == NULL || !(may_block || client_login_is_slow(client))) {
         return;
     }
     if (lane_is_unreachable(lane)) {

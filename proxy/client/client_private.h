@@ -245,6 +245,9 @@ void client_measure_forget(struct client *client);
 bool client_wait_for(struct client *client, enum client_wait what);
 /* The same until that lane takes bytes (again), or is not to be used any more. */
 bool client_wait_for_lane(struct client *client, struct lane *lane);
+/* The same in a passthrough whose lane is full, before policies are asked: a refusal takes room there, too. Whether it
+ * waits. */
+bool client_waits_to_pass(struct client *client);
 /* What the client waited for has come, if it did wait for that. Whether it did. */
 static inline bool client_wait_is_over(struct client *client, enum client_wait what)
 {

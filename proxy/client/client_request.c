@@ -297,24 +297,14 @@ static enum client_outcome take(struct client *client, struct request *request)
     return client_batch_send(client, request->batch) ? client_route(client, request) : CLIENT_TAKEN;
 }
 
-/*
- * An empty line, or "*0". Redis does nothing, but what CLIENT REPLY SKIP said is over then.
- */
-static enum client_outcome take_nothing(struct client *client)
+/* An empty line, or "*0". Redis does nothing, but what CLIENT REPLY SKIP said is over then. */
+static void take_nothing(struct client *client)
 {
     static const char nothing[] = "*0\r\n";
 
-    if (client->exclusive == NULL || !client->session.passthrough) {
-        return CLIENT_TAKEN;
-    }
-    if (lane_is_congested(client->exclusive)) {
-        (void)client_wait_for_lane(client, client->exclusive);
-        return CLIENT_WAITS;
-    }
-    if (!lane_send_silent(client->exclusive, nothing, sizeof nothing - 1)) {
+    if (client->session.passthrough && !lane_send_silent(client->exclusive, nothing, sizeof nothing - 1)) {
         client_out_of_memory(client);
     }
-    return CLIENT_TAKEN;
 }
 
 /* Inline commands are for people; they are rewritten as multibulk, so that only one form reaches Redis. */
@@ -327,7 +317,8 @@ static enum client_outcome take_inline(struct client *client, struct request *re
     size_t taken;
 
     if (needed == 0) {
-        return take_nothing(client);
+        take_nothing(client);
+        return CLIENT_TAKEN;
     }
     if (needed == SIZE_MAX) {
         client->command.fault = RESP_COMMAND_BAD_QUOTES;
@@ -358,8 +349,12 @@ static enum client_outcome take_alone(struct client *client, struct request *req
     if (!client_batch_send(client, request->batch)) {
         return CLIENT_TAKEN;
     }
+    if (client_waits_to_pass(client)) {
+        return CLIENT_WAITS;
+    }
     if (request->framed->argument_count == 0) {
-        return take_nothing(client);
+        take_nothing(client);
+        return CLIENT_TAKEN;
     }
     if (resp_command_is_inline(request->framed)) {
         return take_inline(client, request);

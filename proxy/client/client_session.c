@@ -325,16 +325,14 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     }
 }
 
-/* While Redis is paused a write blocks its connection, and on a shared lane it would block the reads of others. */
-static void replied_pause(struct client_service *service, const struct expected_reply *expected,
-                          const struct resp_reply *reply)
+void session_paused(struct client_service *service, int64_t pause_ms)
 {
     /* Far more than a century is for ever. */
     int64_t most = INT64_MAX / 4000;
-    int64_t pause_ms = expected->pause_ms < most ? expected->pause_ms : most;
-    int64_t until_us = pause_ms > 0 ? reactor_now(service->reactor) + clock_ms_to_us(pause_ms) : 0;
+    int64_t until_us =
+        pause_ms > 0 ? reactor_now(service->reactor) + clock_ms_to_us(pause_ms < most ? pause_ms : most) : 0;
 
-    if (resp_reply_starts(reply, "+OK") && (until_us == 0 || until_us > service->paused_until_us)) {
+    if (until_us == 0 || until_us > service->paused_until_us) {
         service->paused_until_us = until_us;
     }
 }
@@ -462,7 +460,9 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
         replied_reset(client, reply);
         break;
     case EXPECT_PAUSE:
-        replied_pause(client->service, expected, reply);
+        if (resp_reply_starts(reply, "+OK")) {
+            session_paused(client->service, expected->pause_ms);
+        }
         break;
     case EXPECT_ACCESS:
         replied_access(client, reply);

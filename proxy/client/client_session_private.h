@@ -112,6 +112,9 @@ static inline bool session_may_block(const struct client *client)
     return client->session.blocking > 0 || client->session.blocking_unseen || client->waits_for_nodes;
 }
 
+/* While Redis is paused a write blocks its connection, and on a shared lane it would block the reads of others. 0: it
+ * is no more. */
+void session_paused(struct client_service *service, int64_t pause_ms);
 /* The client is that profile's from now on; the reference is taken over. False: memory was short, and the client is
  * closed, with its lane and what was observed. */
 bool session_change_profile(struct client *client, struct profile *profile);

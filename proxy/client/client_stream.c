@@ -139,7 +139,7 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
     if (!may_keep && is_followed(client)) {
         return refuse_stranger(client, strangers);
     }
-    if (!find_command_so_far(client, frame, &request.command)) {
+    if (client_waits_to_pass(client) || !find_command_so_far(client, frame, &request.command)) {
         return false;
     }
     const struct command *command = request.command;
@@ -152,7 +152,8 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
     }
     /* Redis will refuse it, most likely. If not, nobody knows what it has done. */
     route.passthrough = wants_whole;
-    route.unsure = wants_whole;
+    route.unsure =
+        wants_whole || (client->session.passthrough && command == NULL && client->lookup != CLIENT_LOOKUP_ABSENT);
     if (client->service->reactor->measures) {
         client_note(client, &request);
     }

@@ -65,9 +65,11 @@ SETTERS = {
 
 
 @pytest.mark.threads
+@pytest.mark.parametrize("before", (b"", encode("CLIENT", "REPLY", "SKIP") + encode("PING")), ids=("", "unmatched"))
 @pytest.mark.parametrize("commands", SETTERS.values(), ids=SETTERS)
-def test_a_password_set_by_a_client_holds_for_all_workers_at_once(redis, headgate, commands):
+def test_a_password_set_by_a_client_holds_for_all_workers_at_once(redis, headgate, commands, before):
     client = headgate.connect()
+    client.send(before)
     replies = client.pipeline(commands)
     assert not any(isinstance(reply, Error) for reply in replies)
     assert replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS

@@ -220,10 +220,14 @@ def test_client_pause(target):
     assert client("GET", "k") == b"1"
 
 
-def test_client_unpause(target):
-    client, other = target.connect(), target.direct()
+@pytest.mark.parametrize("before", (b"", encode("CLIENT", "REPLY", "SKIP") + encode("PING")), ids=("", "unmatched"))
+def test_client_unpause(target, before):
+    client, reader, other = (target.connect() for _ in range(3))
+    assert [client("GET", "k"), reader("GET", "k")] == [None, None]
+    other.send(before)
     assert other("CLIENT", "PAUSE", 60_000, "WRITE") == OK
     client.request("SET", "k", 1)
+    assert reader("GET", "k") is None
     client.assert_silent()
     assert other("CLIENT", "UNPAUSE") == OK
     assert client.read() == OK

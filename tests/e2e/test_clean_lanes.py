@@ -287,6 +287,22 @@ def test_nobody_becomes_an_exception(judged, renamed, attack, separately):
     assert_flush_is_refused(judged, renamed, attack if separately else [b"".join(attack)])
 
 
+@pytest.mark.parametrize("length", (1, 1_000_000))
+def test_names_that_redis_does_not_tell_of(make_redis, make_headgate, pool, length):
+    """Any of them may be AUTH, and nobody sees what it is answered."""
+    redis = make_redis("--rename-command", "COMMAND", "", "--rename-command", "AUTH", "xauth")
+    headgate = launch(make_headgate, redis, pool, RULES.replace("admin", "default"))
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "low", "on", ">" + "p" * length, "allkeys", "+@all") == OK
+        direct("SET", "k", "v")
+        with headgate.connect() as client:
+            client.send(encode("CLIENT", "REPLY", "SKIP") + encode("PING"))
+            assert client("xauth", "low", "p" * length) == OK
+            client.request("FLUSHALL")
+            client.assert_closed()
+        assert direct("GET", "k") == b"v"
+
+
 @pytest.mark.parametrize("command", ("SYNC", "PSYNC"))
 def test_refused_replication_is_bytes_and_rules_hold(redis, make_headgate, pool, command):
     headgate = launch(make_headgate, redis, pool, RULES)

@@ -208,6 +208,19 @@ def test_much_behind_the_end_of_the_input(behind):
     behind.await_gone()
 
 
+@pytest.mark.parametrize("unseen", (encode("NOSUCH"), encode("BLPOP", "none", "0.01")), ids=("unknown", "blocking"))
+def test_much_behind_a_request_whose_answer_was_not_seen(place, unseen):
+    """Redis takes its time, and the end of the input comes long before it has taken all."""
+    count = encode("EVAL", "for i = 1, 3000 do end redis.call('INCR', 'n')", 0, "x" * 2000)
+    with place.connect() as client:
+        client.send(encode("CLIENT", "REPLY", "SKIP") + unseen + PING)
+        assert client.read() == PONG
+        client.send(encode("CLIENT", "REPLY", "OFF") + count * 20_000)
+        client.shutdown_write()
+        assert client.read_to_end() == b""
+    assert place.observer("GET", "n") == b"20000"
+
+
 @pytest.mark.parametrize("much", [b"", MUCH], ids=["little", "much"])
 @pytest.mark.parametrize("vanish", VANISH)
 def test_held_by_a_rule(behind, vanish, much):
