@@ -7,11 +7,11 @@ from calls import circles_with_callbacks
 # Who comes below one of these lowers it in the same commit; who comes above it takes away elsewhere what was added. A figure is
 # not raised.
 FIGURES = {
-    "lines of C in proxy/ and policies/": 92154,
-    "lines of tests": 116439,
-    "words of documentation": 111577,
-    "fields of struct client": 105,
-    "files of the largest circle within a folder, callbacks included": 30,
+    "lines of C in proxy/ and policies/": 91944,
+    "lines of tests": 115889,
+    "words of documentation": 110915,
+    "fields of struct client": 100,
+    "files of the largest circle within a folder, callbacks included": 27,
 }
 
 C = {".c", ".h", ".inc"}
