@@ -392,10 +392,7 @@ def test_no_part_of_a_transaction_that_redis_has_no_room_for(redis, make_headgat
     assert occupant("GET", "k") == b"1"
 
 
-BUSY = {
-    "paused": lambda other: other("CLIENT", "PAUSE", 1200, "ALL"),
-    "asleep": lambda other: other.request("DEBUG", "SLEEP", "1.2"),
-}
+BUSY = {"paused": ("CLIENT", "PAUSE", 1200, "ALL"), "asleep": ("DEBUG", "SLEEP", "1.2")}
 KINDS = {"RESP2": [], "RESP3": [("HELLO", 3)], "a password": [("AUTH", "u", "pw")], "a database": [("SELECT", 5)]}
 
 
@@ -411,7 +408,7 @@ def test_a_busy_redis_is_waited_for(make_redis, make_headgate, server, busy):
     clients = [(target.connect(), opening) for opening in KINDS.values() for _ in range(3)]
     for client, opening in clients:
         assert not any(is_error(reply) for reply in client.pipeline([*opening, ("SET", "k", 1)]))
-    BUSY[busy](other)
+    other.request(*BUSY[busy])
     for number, (client, _) in enumerate(clients):
         client.request(*(("GET", "k"), ("SET", "k", 1), ("MULTI",))[number % 3])
     assert [client.read() for client, _ in clients] == [b"1", OK, OK] * len(KINDS)

@@ -286,7 +286,10 @@ class Cluster:
         keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, count)
         if keys:
             login = ["AUTH", to.password] if to.password else []
-            reply = source.ask("MIGRATE", *to.cluster_address, "", 0, 10000, *login, "KEYS", *keys)
+            migrate = ("MIGRATE", *to.cluster_address, "", 0, 10000, *login, "KEYS", *keys)
+            while (reply := source.ask(*migrate)).startswith(b"CLUSTERDOWN"):
+                # Nothing is moved while it is down, as it may be when another master fails over.
+                wait_for(lambda: b"cluster_state:ok" in source.ask("CLUSTER", "INFO"), SETTLE_SECONDS, "the cluster")
             assert reply in (OK, b"NOKEY"), reply
         return len(keys)
 
