@@ -105,7 +105,7 @@ static void leave_ended_lane(struct client *client)
     }
 }
 
-/* Nothing is under way: the views of the session agree, and an exclusive lane that is clean can go. */
+/* Nothing is under way: the session's views agree. A clean exclusive lane on which something was sent can go. */
 static void became_quiet(struct client *client)
 {
     client->session.sent_transaction = client->session.known_transaction;
@@ -125,8 +125,8 @@ static void became_quiet(struct client *client)
     if (lane != NULL && lane->bare && lane->state == LANE_READY) {
         /* Its AUTH was refused. */
         session_leave_lane(client);
-    } else if (lane != NULL && (buffer_length(&client->input) == 0 || lane->dirty || client->session.split) &&
-               session_is_clean(client)) {
+    } else if (lane != NULL && lane->id == client->last_lane_id && session_is_clean(client) &&
+               (buffer_length(&client->input) == 0 || lane->dirty || client->session.split)) {
         session_leave_lane(client);
     }
 }

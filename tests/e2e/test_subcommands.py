@@ -228,12 +228,8 @@ def test_a_right_that_was_taken_is_not_tried_by_headgate(redis, make_headgate):
         wait_for(lambda: "n" in [entry["name"] for entry in client_list(direct) if entry["user"] == "half"], what="the name")
         direct("RPUSH", "q", 1)
         assert client.read() == [b"q", b"1"]
-
-        def is_refused():
-            assert client.pipeline([("MULTI",), ("EXEC",)]) == [OK, []]
-            return headgate.connect().pipeline([("AUTH", "half", "pw"), ("CLIENT", "SETNAME", "m")])[1] != OK
-
-        wait_for(is_refused, what="others to hear that they may not")
+        login = [("AUTH", "half", "pw"), ("CLIENT", "SETNAME", "m")]
+        wait_for(lambda: client.pipeline([("MULTI",), ("EXEC",)]) == [OK, []] and headgate.connect().pipeline(login)[1] != OK)
 
 
 def test_a_user_who_may_not_ping_is_written_down_once(redis, make_headgate):
@@ -322,6 +318,10 @@ def test_setinfo_on_a_lane_of_its_own_is_kept(fake, make_headgate):
     said.clear()
     assert client("CLIENT", "TRACKING", "ON") == OK
     assert [words[1:] for words in said] == [("SETINFO", "LIB-NAME", "lib"), ("TRACKING", "ON")]
+    # Its lane is nobody else's, and one that is taken for MONITOR is not left before that is sent.
+    fake.answers["MONITOR"] = lambda _lane, _arguments: b"+OK\r\n"
+    other = headgate.connect()
+    assert other("CLIENT", "SETINFO", "LIB-NAME", "lib") == other("MONITOR") == OK
 
 
 def test_in_session_all_of_it_reaches_redis(fake, make_headgate):
