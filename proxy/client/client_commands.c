@@ -516,7 +516,6 @@ static void route_bytes(struct client *client, const struct command *command, co
     }
     presume(client, command, framed, frame);
     route->sync = is_sync(command);
-    route->last = command->kind == COMMAND_QUIT;
     session->database_unseen = session->database_unseen || command->kind == COMMAND_SELECT;
     session->blocking_unseen =
         session->blocking_unseen || command->kind == COMMAND_WAIT || command_blocks(command, bytes);

@@ -85,8 +85,9 @@ static enum client_outcome obey(struct client *client, const struct request *req
         return CLIENT_WAITS;
     }
     if (verdict == POLICY_REPLY) {
+        bool ends = is_caching(request);
         client_refuse(client, decision);
-        if (is_caching(request)) {
+        if (ends) {
             client_finish(client);
         }
     } else {

@@ -37,7 +37,8 @@ struct session {
     unsigned resp;
     unsigned user;
     unsigned database;
-    uint64_t name; /* the sequence number of the name's identity; 0: none */
+    uint64_t name;   /* the sequence number of the name's identity; 0: none */
+    bool said_reply; /* CLIENT REPLY OFF or SKIP */
     bool subscribed;
     uint32_t channel; /* the generation whose channel is subscribed to */
     uint64_t slots[USERS][DATABASES][SLOTS];

@@ -142,6 +142,7 @@ void unit_reply_skip(struct client *client)
         unit_echo(client);
         return;
     }
+    client->session.said_reply = true;
     send_words(client, "CLIENT", "REPLY", "SKIP", NULL);
     set_send(client);
     client->figures->silent += 2;
@@ -155,6 +156,7 @@ void unit_reply_off(struct client *client)
         unit_echo(client);
         return;
     }
+    client->session.said_reply = true;
     send_words(client, "CLIENT", "REPLY", "OFF", NULL);
     client->figures->silent++;
     for (uint32_t left = client_random(client, 4); left > 0; left--) {

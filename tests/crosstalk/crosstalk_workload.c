@@ -61,21 +61,30 @@ static const struct unit units[] = {
 
 _Static_assert(UNIT_COUNT <= sizeof((struct figures *)0)->units / sizeof(uint64_t), "figures have room for each unit");
 
-static uint32_t unit_weight(const struct unit *unit, bool restricted)
+/* Whether it makes the client somebody else: behind CLIENT REPLY it is closed for that, where there are rules. */
+static bool is_naming(const struct unit *unit)
 {
-    return restricted ? unit->weight_subscribed : unit->weight;
+    return unit->send == unit_set_name || unit->send == unit_auth || unit->send == unit_auth_wrong ||
+           unit->send == unit_hello || unit->send == unit_reset;
+}
+
+static uint32_t unit_weight(const struct unit *unit, const struct session *session)
+{
+    if (session->said_reply && is_naming(unit))
+        return 0;
+    return session->subscribed && session->resp == 2 ? unit->weight_subscribed : unit->weight;
 }
 
 static void unit_any(struct client *client)
 {
-    bool restricted = client->session.subscribed && client->session.resp == 2;
+    const struct session *session = &client->session;
     uint32_t total = 0;
     for (size_t at = 0; at < UNIT_COUNT; at++)
-        total += unit_weight(&units[at], restricted);
+        total += unit_weight(&units[at], session);
     uint32_t drawn = client_random(client, total);
     size_t at = 0;
-    for (; drawn >= unit_weight(&units[at], restricted); at++)
-        drawn -= unit_weight(&units[at], restricted);
+    for (; drawn >= unit_weight(&units[at], session); at++)
+        drawn -= unit_weight(&units[at], session);
     client->unit = (uint8_t)(at + 1);
     units[at].send(client);
     client->unit = 0;

@@ -83,12 +83,6 @@ def is_unknown(reply):
     return isinstance(reply, Error) and reply.startswith(UNKNOWN)
 
 
-def quits_in_silence(scenario):
-    """QUIT after CLIENT REPLY OFF or SKIP: Redis 7.0 has nothing to write, after which it would close, and never closes.
-    Headgate does."""
-    return {"client", "quit"} <= scenario.names and b"REPLY" in scenario.all_bytes
-
-
 def debugs_scripts(scenario):
     """SCRIPT DEBUG: pool = shared refuses it and closes, as a session of the debugger might reach other clients."""
     return "script" in scenario.names and b"DEBUG" in scenario.all_bytes.upper()
