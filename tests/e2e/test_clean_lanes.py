@@ -608,14 +608,10 @@ def test_a_client_whose_script_failed_may_become_another(redis, make_headgate, p
         assert client("FLUSHALL").startswith(b"DENIED flush")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("EVAL", "return 1", 0), ("EVALSHA", "0" * 40, 0), ("FCALL", "f", 0), ("SCRIPT", "LOAD", "return 1"),
-        ("CLIENT", "REPLY", "OFF"), ("CLIENT", "REPLY", "SKIP"), ("CLIENT", "TRACKING", "ON"), ("SYNC",), ("MONITOR",),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("words", [
+    ("EVAL", "return 1", 0), ("EVALSHA", "0" * 40, 0), ("FCALL", "f", 0), ("SCRIPT", "LOAD", "return 1"),
+    ("CLIENT", "REPLY", "OFF"), ("CLIENT", "REPLY", "SKIP"), ("CLIENT", "TRACKING", "ON"), ("SYNC",), ("MONITOR",),
+], ids=str)  # fmt: skip
 def test_who_is_refused_before_auth_goes_on_behind_it(make_redis, make_headgate, pool, words):
     redis = make_redis("--requirepass", "pw")
     told = []

@@ -4,9 +4,9 @@ import signal
 
 import pytest
 
-from harness.admin import stats, text
+from harness.admin import send_and_await, stats, text
 from harness.fake_sentinel import NOBODY, FakeSentinel, place_of, url_of
-from harness.resp import OK, Error, wait_for
+from harness.resp import OK, Error, encode, wait_for
 from harness.sentinel import NAME
 
 # The sentinels are threads of the test, and may be slow.
@@ -276,7 +276,7 @@ def test_a_lane_that_breaks_while_it_is_left(sentinels, servers, make_headgate):
     await_who(headgate, 0)
     servers[0].signal(signal.SIGSTOP)
     with headgate.connect() as client:
-        client.request("GET", "who")
+        send_and_await(headgate, client, encode("GET", "who"))
         for sentinel in sentinels:
             sentinel.switches_to(servers[1])
         wait_for(lambda: "127.0.0.1:%d now" % place_of(servers[1])[1] in headgate.log(), 30, "Headgate to leave")

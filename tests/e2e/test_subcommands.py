@@ -318,7 +318,6 @@ def test_setinfo_on_a_lane_of_its_own_is_kept(fake, make_headgate):
     said.clear()
     assert client("CLIENT", "TRACKING", "ON") == OK
     assert [words[1:] for words in said] == [("SETINFO", "LIB-NAME", "lib"), ("TRACKING", "ON")]
-    # Its lane is nobody else's, and one that is taken for MONITOR is not left before that is sent.
     fake.answers["MONITOR"] = lambda _lane, _arguments: b"+OK\r\n"
     other = headgate.connect()
     assert other("CLIENT", "SETINFO", "LIB-NAME", "lib") == other("MONITOR") == OK
