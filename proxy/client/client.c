@@ -278,8 +278,7 @@ static bool takes_nothing(const struct client *client, int64_t now)
            now - client->wait_since_us > ENDING_PATIENCE_US;
 }
 
-/* Of a request that would be the first of a passthrough there is no more than the error: what comes behind it may have
- * been meant for that. */
+/* What comes behind a request that would have begun a passthrough may have been meant for that. */
 static void give_up_waiting(struct client *client, const struct lane *lane)
 {
     if (!client->command_whole) {

@@ -37,7 +37,6 @@ static struct lane *lane_ahead(const struct client *client, const struct session
     bool begins = route->passthrough && !client->session.passthrough && chain_wants_any(client->service->chain);
 
     if (route->ends_script) {
-        /* A script that was sent before is there before. */
         return upstream_find_starting(client->service->upstream, client->read_us);
     }
     /* From then on no answer is seen: whether a password is wanted is known before. */

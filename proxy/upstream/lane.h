@@ -132,6 +132,7 @@ struct lane_link {
     bool outdated;                  /* it has said a password that its profile has no more */
     bool is_left;                   /* retired at once: see upstream_move() */
     bool taken_over;                /* it was another lane's */
+    bool is_proven;                 /* Redis has let it in, and keeps it in should it want a password later */
     bool takes_nothing;             /* it cannot be written any more: what Redis had said before is read, and it ends */
 };
 

@@ -41,7 +41,6 @@ void lane_now_ready(struct lane *lane)
     lane_wake_waiters(lane);
 }
 
-/* It is there: whoever waits hears what it would say to any request. */
 static void greeting_met_script(struct lane *lane)
 {
     bool is_function = memmem(lane->reply.head, (size_t)lane->reply.head_length, "FUNC", 4) != NULL;
@@ -119,6 +118,7 @@ static void ask_again(struct lane *lane)
 
 static void end_greeting(struct lane *lane)
 {
+    lane->link.is_proven = !resp_reply_starts(&lane->reply, "-NOAUTH");
     resp_reply_reset(&lane->reply);
     lane->link.greetings_left = 0;
     lane->reply.keep_head = false;

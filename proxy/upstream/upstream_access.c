@@ -104,11 +104,8 @@ static void mark_locked(const struct profile *locked)
     }
 }
 
-/*
- * Who was there before stays, as at Redis, on the connections that there are. If there are none, each client of the
- * profile talks to Redis on a lane of its own until it authenticates; what waited on a shared one gets the answer that
- * Redis gives to any command before AUTH.
- */
+/* Who was there before stays, as at Redis, on the connections that there are. If there are none, each client talks to
+ * Redis on a lane of its own until it authenticates. */
 bool upstream_lane_needs_password(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);

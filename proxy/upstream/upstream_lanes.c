@@ -198,7 +198,7 @@ bool upstream_has_connection(const struct upstream *upstream, const struct profi
 {
     const struct lane *lane = LIST_FIRST(&upstream->lanes);
 
-    while (lane != NULL && !(lane->state == LANE_READY && profile_same_credentials(lane_profile(lane), credentials))) {
+    while (lane != NULL && !(upstream_is_let_in(lane) && profile_same_credentials(lane_profile(lane), credentials))) {
         lane = LIST_NEXT(lane, of_upstream);
     }
     return lane != NULL;

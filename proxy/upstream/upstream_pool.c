@@ -13,7 +13,7 @@ bool upstream_may_be_pooled(const struct lane *lane)
     const struct profile *profile = lane_profile(lane);
 
     return lane->use == LANE_EXCLUSIVE && !lane->dirty && !lane->link.outdated && lane->link.retired_us == 0 &&
-           lane->state == LANE_READY && !profile->needs_password && profile->upstream->settings.exclusive_idle > 0;
+           upstream_is_let_in(lane) && !profile->needs_password && profile->upstream->settings.exclusive_idle > 0;
 }
 
 void upstream_pool(struct lane *lane)

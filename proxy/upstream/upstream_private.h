@@ -90,6 +90,11 @@ void upstream_free_closed(struct reactor_task *task);
 bool upstream_has_place(const struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */
 void upstream_forget_place(struct lane *lane);
+/* Whether Redis does what it asks for; who has no password on it may have to authenticate yet. */
+static inline bool upstream_is_let_in(const struct lane *lane)
+{
+    return lane->state == LANE_READY && (lane_profile(lane)->password != NULL || lane->link.is_proven);
+}
 /* Whether there is a connection that stands in for whoever has these credentials. */
 bool upstream_has_connection(const struct upstream *upstream, const struct profile *credentials);
 /* Whether a shared lane of the profile carries requests. */

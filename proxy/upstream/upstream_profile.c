@@ -465,7 +465,6 @@ struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *te
     bool shared = lane->use == LANE_SHARED;
     bool asks_id = profile->greeting_id_length > 0 && !profile->may_not_ask_id;
     size_t with_id = profile->greeting_length + profile->greeting_id_length + profile->greeting_tail_length;
-    /* A client who keeps the lane for life hears by itself what Redis says to the first request. */
     bool is_for_life = profile->needs_password || (profile->upstream->settings.is_session && lane->owner != NULL);
     bool is_empty = !shared && profile->greeting_replies == 0 && !is_for_life;
 

@@ -65,22 +65,19 @@ def test_time_out(client):
     assert client("BLPOP", "k", "0.01") is NULL
 
 
-@pytest.mark.parametrize(
-    "command, wake, reply",
-    [
-        (("BRPOP", "k", LONG), ("RPUSH", "k", "v"), [b"k", b"v"]),
-        (("BLMOVE", "k", "to", "LEFT", "RIGHT", LONG), ("RPUSH", "k", "v"), b"v"),
-        (("BRPOPLPUSH", "k", "to", LONG), ("RPUSH", "k", "v"), b"v"),
-        (("BLMPOP", LONG, 2, "none", "k", "LEFT"), ("RPUSH", "k", "v"), [b"k", [b"v"]]),
-        (("BZPOPMIN", "k", LONG), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
-        (("BZPOPMAX", "k", LONG), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
-        (("BZMPOP", LONG, 1, "k", "MIN"), ("ZADD", "k", 1, "v"), [b"k", [[b"v", b"1"]]]),
-        (("XREAD", "BLOCK", LONG * 1000, "STREAMS", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
-         [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
-        (("xread", "count", 1, "block", LONG * 1000, "streams", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
-         [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
-    ],
-)
+@pytest.mark.parametrize("command, wake, reply", [
+    (("BRPOP", "k", LONG), ("RPUSH", "k", "v"), [b"k", b"v"]),
+    (("BLMOVE", "k", "to", "LEFT", "RIGHT", LONG), ("RPUSH", "k", "v"), b"v"),
+    (("BRPOPLPUSH", "k", "to", LONG), ("RPUSH", "k", "v"), b"v"),
+    (("BLMPOP", LONG, 2, "none", "k", "LEFT"), ("RPUSH", "k", "v"), [b"k", [b"v"]]),
+    (("BZPOPMIN", "k", LONG), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
+    (("BZPOPMAX", "k", LONG), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
+    (("BZMPOP", LONG, 1, "k", "MIN"), ("ZADD", "k", 1, "v"), [b"k", [[b"v", b"1"]]]),
+    (("XREAD", "BLOCK", LONG * 1000, "STREAMS", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
+     [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
+    (("xread", "count", 1, "block", LONG * 1000, "streams", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
+     [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
+])  # fmt: skip
 def test_every_blocking_command_blocks_nobody_else(target, command, wake, reply):
     client, other, third = target.connect(), target.connect(), target.connect()
     client.request(*command)

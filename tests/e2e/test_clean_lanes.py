@@ -263,26 +263,23 @@ def assert_flush_is_refused(headgate, redis, attack):
 
 
 @pytest.mark.parametrize("separately", (True, False))
-@pytest.mark.parametrize(
-    "attack",
-    [
-        (encode("ksubscribe", "evil"), encode("AUTH", "admin", "wrong")),
-        (encode("SUBSCRIBE", "evil"), encode("AUTH", "admin", "wrong")),
-        (encode("CLIENT", "REPLY", b"SKIP\0"), encode("SUBSCRIBE", "evil"), encode("kauth", "admin", "wrong")),
-        (encode("kclient", "REPLY", "SKIP"), encode("GET", "x"), encode("kauth", "admin", "wrong"), encode("SET", "x", "y"),
-         encode("SET", "x", "y")),
-        (encode("kclient", "REPLY", "SKIP"), encode("kauth", "admin", "wrong"), encode("EVAL", "return {ok='OK'}", 0)),
-        (encode("kclient", "REPLY", "OFF"), encode("kauth", "admin", "wrong"), encode("kclient", "REPLY", "ON")),
-        (encode("HELLO", "3", b"AUTH\0x", "admin", "wrong"),),
-        (encode("kauth", "admin", "wrong") + encode("EVAL", "return {ok='OK'}", 0),),
-        (encode("kmulti"), encode("kauth", "admin", "wrong"), encode("EXEC")),
-        (encode("REPLCONF", "listening-port", "1"), encode("kauth", "admin", "wrong")),
-        (encode("SYNC", "x"),),
-        (encode("PSYNC", "x"),),
-        (encode("SYNC", "x"), encode("kauth", "admin", "wrong")),
-        (encode("PSYNC", "?", "-1", "x", "y"), encode("GET", "x")),
-    ],
-)
+@pytest.mark.parametrize("attack", [
+    (encode("ksubscribe", "evil"), encode("AUTH", "admin", "wrong")),
+    (encode("SUBSCRIBE", "evil"), encode("AUTH", "admin", "wrong")),
+    (encode("CLIENT", "REPLY", b"SKIP\0"), encode("SUBSCRIBE", "evil"), encode("kauth", "admin", "wrong")),
+    (encode("kclient", "REPLY", "SKIP"), encode("GET", "x"), encode("kauth", "admin", "wrong"), encode("SET", "x", "y"),
+     encode("SET", "x", "y")),
+    (encode("kclient", "REPLY", "SKIP"), encode("kauth", "admin", "wrong"), encode("EVAL", "return {ok='OK'}", 0)),
+    (encode("kclient", "REPLY", "OFF"), encode("kauth", "admin", "wrong"), encode("kclient", "REPLY", "ON")),
+    (encode("HELLO", "3", b"AUTH\0x", "admin", "wrong"),),
+    (encode("kauth", "admin", "wrong") + encode("EVAL", "return {ok='OK'}", 0),),
+    (encode("kmulti"), encode("kauth", "admin", "wrong"), encode("EXEC")),
+    (encode("REPLCONF", "listening-port", "1"), encode("kauth", "admin", "wrong")),
+    (encode("SYNC", "x"),),
+    (encode("PSYNC", "x"),),
+    (encode("SYNC", "x"), encode("kauth", "admin", "wrong")),
+    (encode("PSYNC", "?", "-1", "x", "y"), encode("GET", "x")),
+])  # fmt: skip
 def test_nobody_becomes_an_exception(judged, renamed, attack, separately):
     assert_flush_is_refused(judged, renamed, attack if separately else [b"".join(attack)])
 
