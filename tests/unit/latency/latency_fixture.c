@@ -6,6 +6,8 @@
 
 #define WORDS_MAX 64
 
+struct latency_fixture fixture;
+
 /* ---- the host ---- */
 
 static void run_script(void *context, const struct policy_script *script)
@@ -155,7 +157,15 @@ void fixture_stop(struct latency_fixture *fixture)
     }
     latency_policy.unshare(fixture->shared);
     conf_free(fixture->conf);
+    fixture->conf = NULL;
     free(fixture->answer);
+}
+
+void fixture_end(void)
+{
+    if (fixture.conf != NULL) {
+        fixture_stop(&fixture);
+    }
 }
 
 /* ---- time ---- */

@@ -56,6 +56,19 @@ struct latency_fixture {
     char *answer; /* the last one */
 };
 
+/* That of a test, which is stopped at its end if it is not by then. In a suite's .fini what fails, or crashes, would
+ * not count. */
+extern struct latency_fixture fixture;
+void fixture_end(void);
+#define LATENCY_TEST(suite, name)                                                                                      \
+    static void name(void);                                                                                            \
+    Test(suite, name)                                                                                                  \
+    {                                                                                                                  \
+        name();                                                                                                        \
+        fixture_end();                                                                                                 \
+    }                                                                                                                  \
+    static void name(void)
+
 /* conf: the text of the file. Time begins at 1 s, and 20 s into the minute 28333333. */
 void fixture_start(struct latency_fixture *fixture, const char *conf, size_t workers);
 /* Another file. */

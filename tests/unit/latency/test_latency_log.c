@@ -20,10 +20,8 @@ static const char *argument(const struct script_call *call, size_t index)
     return call->arguments[call->key_count + index];
 }
 
-Test(latency_log, is_off_by_default)
+LATENCY_TEST(latency_log, is_off_by_default)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
     fixture_request(&fixture, 0, "GET k", 20000);
     fixture_tick(&fixture, 2 * ROUND_US);
@@ -34,13 +32,10 @@ Test(latency_log, is_off_by_default)
         cr_assert(says(fixture_ask(&fixture, 0, verbs[i]), "enabled"), "%s", verbs[i]);
         cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
     }
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, counts_what_all_workers_measure)
+LATENCY_TEST(latency_log, counts_what_all_workers_measure)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "database = 4\n" COUNTERS, 2);
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_request(&fixture, 1, "GET k", 20000);
@@ -62,13 +57,10 @@ Test(latency_log, counts_what_all_workers_measure)
     cr_assert_null(fixture_call(&fixture, "counter_add"), "there were no errors");
     fixture_tick(&fixture, 2 * ROUND_US);
     cr_assert_null(fixture_call(&fixture, "counter_add"));
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, repeats_a_count_under_its_number)
+LATENCY_TEST(latency_log, repeats_a_count_under_its_number)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON COUNTERS, 1);
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_tick(&fixture, ROUND_US);
@@ -84,13 +76,10 @@ Test(latency_log, repeats_a_count_under_its_number)
     fixture_tick(&fixture, ROUND_US);
     cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 0), "2", "that one will never be taken");
     cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 2);
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, logs_slow_requests_by_operation)
+LATENCY_TEST(latency_log, logs_slow_requests_by_operation)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON EVENTS, 1);
     fixture_request(&fixture, 0, "GET k", 20000);
     fixture_request(&fixture, 0, "SET k v", 20000);
@@ -118,12 +107,10 @@ Test(latency_log, logs_slow_requests_by_operation)
     fixture_tick(&fixture, ROUND_US);
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "2");
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 5), "ttl");
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, bounds_the_events_that_wait)
+LATENCY_TEST(latency_log, bounds_the_events_that_wait)
 {
-    struct latency_fixture fixture;
     char words[32];
     long sum = 0;
 
@@ -138,13 +125,11 @@ Test(latency_log, bounds_the_events_that_wait)
         sum += strtol(argument(call, i), NULL, 10);
     }
     cr_assert_eq(sum, 60);
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, listens_only_if_it_has_something_to_write)
+LATENCY_TEST(latency_log, listens_only_if_it_has_something_to_write)
 {
     static const char *const confs[] = {"", ON, ON COUNTERS, ON EVENTS};
-    struct latency_fixture fixture;
 
     for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
         fixture_start(&fixture, confs[i], 1);
@@ -154,68 +139,61 @@ Test(latency_log, listens_only_if_it_has_something_to_write)
 }
 
 /* Which counter, or which log, there is a call for, and what it says of the first message. */
-static void assert_calls(struct latency_fixture *fixture, const char *script, size_t name_at, const char *const *wanted,
-                         size_t count)
+static void assert_calls(const char *script, size_t name_at, const char *const *wanted, size_t count)
 {
     for (size_t i = 0; i < count; i += 2) {
-        const struct script_call *call = fixture_call(fixture, script);
+        const struct script_call *call = fixture_call(&fixture, script);
         cr_assert_not_null(call, "%s", wanted[i]);
         const char *name = name_at > 0 ? call->arguments[name_at] : argument(call, 2);
         cr_assert_str_eq(name, wanted[i]);
         cr_assert_str_eq(argument(call, name_at > 0 ? 6 : 5), wanted[i + 1], "%s", name);
-        fixture_answer(fixture, script, &counted, 1);
+        fixture_answer(&fixture, script, &counted, 1);
     }
-    cr_assert_null(fixture_call(fixture, script));
+    cr_assert_null(fixture_call(&fixture, script));
 }
 
-static void happen_all(struct latency_fixture *fixture)
+static void happen_all(void)
 {
-    fixture_happen(fixture, 0, POLICY_REFUSED, 1, "get");
-    fixture_happen(fixture, 1, POLICY_REFUSED, 1000000, "get");
-    fixture_happen(fixture, 1, POLICY_LEASE_TAKEN, 2, "string");
-    fixture_happen(fixture, 0, POLICY_LEASE_LOST, 1, "gone");
-    fixture_happen(fixture, 1, POLICY_UPSTREAM_LOST, 1, "Connection refused");
-    fixture_happen(fixture, 0, POLICY_REQUEST_LOST, 7, "Connection refused");
+    fixture_happen(&fixture, 0, POLICY_REFUSED, 1, "get");
+    fixture_happen(&fixture, 1, POLICY_REFUSED, 1000000, "get");
+    fixture_happen(&fixture, 1, POLICY_LEASE_TAKEN, 2, "string");
+    fixture_happen(&fixture, 0, POLICY_LEASE_LOST, 1, "gone");
+    fixture_happen(&fixture, 1, POLICY_UPSTREAM_LOST, 1, "Connection refused");
+    fixture_happen(&fixture, 0, POLICY_REQUEST_LOST, 7, "Connection refused");
 }
 
-Test(latency_log, counts_what_happens_on_all_workers)
+LATENCY_TEST(latency_log, counts_what_happens_on_all_workers)
 {
     static const char *const wanted[] = {"refusals", "5 1000001",       "leases", "5 2",           "lost_leases",
                                          "5 1",      "upstream_losses", "5 1",    "lost_requests", "5 7"};
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON COUNTERS, 2);
-    happen_all(&fixture);
+    happen_all();
     fixture_tick(&fixture, ROUND_US);
     cr_assert_null(fixture_call(&fixture, "event_log"));
-    assert_calls(&fixture, "counter_add", 0, wanted, sizeof wanted / sizeof wanted[0]);
-    fixture_stop(&fixture);
+    assert_calls("counter_add", 0, wanted, sizeof wanted / sizeof wanted[0]);
 }
 
-Test(latency_log, logs_what_happens_on_all_workers)
+LATENCY_TEST(latency_log, logs_what_happens_on_all_workers)
 {
     static const char *const wanted[] = {
         "{e}recent:refusals:info",         "1000001", "{e}recent:lost_leases:error",   "1",
         "{e}recent:upstream_losses:error", "1",       "{e}recent:lost_requests:error", "7"};
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON EVENTS, 2);
-    happen_all(&fixture);
+    happen_all();
     fixture_tick(&fixture, ROUND_US);
     cr_assert_null(fixture_call(&fixture, "counter_add"));
     const struct script_call *call = fixture_call(&fixture, "event_log");
     cr_assert_str_eq(argument(call, 5), "limit:rule get");
     cr_assert_eq(strncmp(call->arguments[0], "{e}recent:refusals:info:by:", 27), 0);
     cr_assert_str_eq(call->arguments[3], "{e}common:refusals:info:start");
-    assert_calls(&fixture, "event_log", 1, wanted, sizeof wanted / sizeof wanted[0]);
-    fixture_stop(&fixture);
+    assert_calls("event_log", 1, wanted, sizeof wanted / sizeof wanted[0]);
 }
 
 /* Worker 1 has begun its turn a moment later than worker 0, and in the next second. */
-Test(latency_log, what_another_worker_saw_later_has_no_negative_age)
+LATENCY_TEST(latency_log, what_another_worker_saw_later_has_no_negative_age)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON COUNTERS EVENTS, 2);
     fixture_happen(&fixture, 1, POLICY_REFUSED, 1, "get");
     fixture_pass(&fixture, 2 * ROUND_US);
@@ -224,14 +202,11 @@ Test(latency_log, what_another_worker_saw_later_has_no_negative_age)
     latency_policy.on_tick(fixture.workers[0].instance, fixture.now_us);
     cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 5), "0 1");
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 7), "0");
-    fixture_stop(&fixture);
 }
 
 /* Redis is away: what happens meanwhile waits, with its time, and what was told is told again as it was. */
-Test(latency_log, what_happened_waits_for_redis)
+LATENCY_TEST(latency_log, what_happened_waits_for_redis)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON EVENTS, 1);
     fixture_happen(&fixture, 0, POLICY_UPSTREAM_LOST, 1, "closed");
     fixture_tick(&fixture, ROUND_US);
@@ -253,14 +228,11 @@ Test(latency_log, what_happened_waits_for_redis)
     cr_assert_str_eq(argument(call, 7), "25");
     cr_assert_str_eq(argument(call, 8), "limit:rule closed");
     cr_assert_str_eq(argument(call, 10), "10");
-    fixture_stop(&fixture);
 }
 
 /* Each log has a call and a number of its own. */
-Test(latency_log, one_log_does_not_wait_for_another)
+LATENCY_TEST(latency_log, one_log_does_not_wait_for_another)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON EVENTS, 1);
     fixture_happen(&fixture, 0, POLICY_REFUSED, 1, "get");
     fixture_tick(&fixture, ROUND_US);
@@ -272,13 +244,10 @@ Test(latency_log, one_log_does_not_wait_for_another)
     cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
     cr_assert_str_eq(fixture_call(&fixture, "event_log")->arguments[1], "{e}recent:lost_leases:error");
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "1");
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, a_drain_takes_what_happened_elsewhere)
+LATENCY_TEST(latency_log, a_drain_takes_what_happened_elsewhere)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON EVENTS, 2);
     fixture_happen(&fixture, 1, POLICY_REFUSED, 3, "get");
     cr_assert_not(latency_policy.on_drain(fixture.workers[0].instance, 0));
@@ -287,13 +256,10 @@ Test(latency_log, a_drain_takes_what_happened_elsewhere)
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 6), "3");
     fixture_answer(&fixture, "event_log", &counted, 1);
     cr_assert(latency_policy.on_drain(fixture.workers[0].instance, 0));
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, drains)
+LATENCY_TEST(latency_log, drains)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON COUNTERS EVENTS, 1);
     void *instance = fixture.workers[0].instance;
     fixture_request(&fixture, 0, "GET k", 20000);
@@ -308,13 +274,11 @@ Test(latency_log, drains)
     cr_assert_not(latency_policy.on_drain(instance, 0));
     fixture_answer(&fixture, "event_log", &counted, 1);
     cr_assert(latency_policy.on_drain(instance, 0));
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, reads_counters)
+LATENCY_TEST(latency_log, reads_counters)
 {
     const int64_t slices[] = {1700000000, 5, 1700000005, 7};
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON COUNTERS, 1);
     cr_assert_null(fixture_ask(&fixture, 0, "COUNTER requests 5"));
@@ -326,14 +290,12 @@ Test(latency_log, reads_counters)
     fixture_fail(&fixture, "counter_read", "WRONGTYPE");
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
     cr_assert_null(fixture_ask(&fixture, 0, "COUNTER requests 1"));
-    fixture_stop(&fixture);
 }
 
-Test(latency_log, reads_events)
+LATENCY_TEST(latency_log, reads_events)
 {
     static const char *const lines[] = {"Tue Nov 14 22:13:20 2023 get", "a\nb"};
     static const char *const counts[] = {"get", "3", "set", "1"};
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON EVENTS, 1);
     cr_assert_null(fixture_ask(&fixture, 0, "RECENT slow warning"));

@@ -8,28 +8,26 @@
 #define ON "[latency]\nenabled = on\n"
 
 /* That the request is measured under that operation. */
-static void assert_operation(struct latency_fixture *fixture, const char *request, const char *operation)
+static void assert_operation(const char *request, const char *operation)
 {
     char line[128], words[128];
-    uint64_t samples = fixture_counter(fixture, "latency_samples_total");
+    uint64_t samples = fixture_counter(&fixture, "latency_samples_total");
 
     snprintf(words, sizeof words, "LATENCY %s", operation);
-    const char *answer = fixture_ask(fixture, 0, words);
+    const char *answer = fixture_ask(&fixture, 0, words);
     unsigned long before = 0;
     if (says(answer, "count=")) {
         before = strtoul(strstr(answer, "count=") + 6, NULL, 10);
     }
-    fixture_request(fixture, 0, request, 100);
-    cr_assert_eq(fixture_counter(fixture, "latency_samples_total"), samples + 1, "%s", request);
+    fixture_request(&fixture, 0, request, 100);
+    cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), samples + 1, "%s", request);
     snprintf(line, sizeof line, "interface=%s count=%lu ", operation, before + 1);
-    answer = fixture_ask(fixture, 0, words);
+    answer = fixture_ask(&fixture, 0, words);
     cr_assert(says(answer, line), "%s: %s", request, answer);
 }
 
-Test(latency_policy, is_off_by_default)
+LATENCY_TEST(latency_policy, is_off_by_default)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, "[headgate]\n[latency:a]\n", 1);
     cr_assert_eq(fixture_tag(&fixture, 0, "GET k", NULL, NULL), POLICY_TAG_NONE);
     cr_assert_eq(fixture_tag(&fixture, 0, "WHAT k", NULL, NULL), POLICY_TAG_NONE);
@@ -43,55 +41,46 @@ Test(latency_policy, is_off_by_default)
         cr_assert(says(fixture_ask(&fixture, 0, verbs[i]), "not measured"), "%s", verbs[i]);
         cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
     }
-    fixture_stop(&fixture);
 }
 
-Test(latency_policy, names_operations_by_command)
+LATENCY_TEST(latency_policy, names_operations_by_command)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
-    assert_operation(&fixture, "GET k", "get");
-    assert_operation(&fixture, "get k2", "get");
-    assert_operation(&fixture, "CONFIG GET maxmemory", "config|get");
-    assert_operation(&fixture, "config SeT a b", "config|set");
-    assert_operation(&fixture, "CONFIG NONSENSE", "config");
-    assert_operation(&fixture, "BLPOP k 0", "blpop|blocking");
-    assert_operation(&fixture, "(MULTI) BLPOP k 0", "blpop");
-    assert_operation(&fixture, "XREAD COUNT 5 BLOCK 0 STREAMS s 0", "xread|blocking");
-    assert_operation(&fixture, "XREADGROUP GROUP streams c BLOCK 0 STREAMS s >", "xreadgroup|blocking");
-    assert_operation(&fixture, "XREADGROUP GROUP g block COUNT 1 STREAMS s >", "xreadgroup");
-    assert_operation(&fixture, "XREAD COUNT 5 STREAMS block 0", "xread");
-    assert_operation(&fixture, "WAIT 1 0", "wait|blocking");
-    assert_operation(&fixture, "LEARNED.GET k", "learned.get");
-    assert_operation(&fixture, "learned.get k", "learned.get");
-    assert_operation(&fixture, "OTHER", "unknown");
-    fixture_stop(&fixture);
+    assert_operation("GET k", "get");
+    assert_operation("get k2", "get");
+    assert_operation("CONFIG GET maxmemory", "config|get");
+    assert_operation("config SeT a b", "config|set");
+    assert_operation("CONFIG NONSENSE", "config");
+    assert_operation("BLPOP k 0", "blpop|blocking");
+    assert_operation("(MULTI) BLPOP k 0", "blpop");
+    assert_operation("XREAD COUNT 5 BLOCK 0 STREAMS s 0", "xread|blocking");
+    assert_operation("XREADGROUP GROUP streams c BLOCK 0 STREAMS s >", "xreadgroup|blocking");
+    assert_operation("XREADGROUP GROUP g block COUNT 1 STREAMS s >", "xreadgroup");
+    assert_operation("XREAD COUNT 5 STREAMS block 0", "xread");
+    assert_operation("WAIT 1 0", "wait|blocking");
+    assert_operation("LEARNED.GET k", "learned.get");
+    assert_operation("learned.get k", "learned.get");
+    assert_operation("OTHER", "unknown");
 }
 
-Test(latency_policy, lets_rules_name_them)
+LATENCY_TEST(latency_policy, lets_rules_name_them)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture,
                   ON "[latency:orders]\nkeys = order:*\n[latency:writes]\ncommands = set del\n"
                      "[latency:late]\ncommands = *\nkeys = late:*\n",
                   1);
-    assert_operation(&fixture, "GET order:1", "orders");
-    assert_operation(&fixture, "SET order:1 v", "orders");
-    assert_operation(&fixture, "SET late:1 v", "writes");
-    assert_operation(&fixture, "GET late:1", "late");
-    assert_operation(&fixture, "GET k", "get");
-    assert_operation(&fixture, "BLPOP order:q 0", "orders|blocking");
-    assert_operation(&fixture, "MSET a 1 order:2 1", "orders");
-    assert_operation(&fixture, "PING", "ping");
-    fixture_stop(&fixture);
+    assert_operation("GET order:1", "orders");
+    assert_operation("SET order:1 v", "orders");
+    assert_operation("SET late:1 v", "writes");
+    assert_operation("GET late:1", "late");
+    assert_operation("GET k", "get");
+    assert_operation("BLPOP order:q 0", "orders|blocking");
+    assert_operation("MSET a 1 order:2 1", "orders");
+    assert_operation("PING", "ping");
 }
 
-Test(latency_policy, does_not_ask_about_what_a_rule_takes_whole)
+LATENCY_TEST(latency_policy, does_not_ask_about_what_a_rule_takes_whole)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "[latency:reads]\ncommands = get mget config|get\n", 1);
     void *instance = fixture.workers[0].instance;
     uint32_t get = latency_policy.observer->tag(instance, command_find((struct slice){"get", 3}));
@@ -100,15 +89,12 @@ Test(latency_policy, does_not_ask_about_what_a_rule_takes_whole)
     cr_assert_eq(get, latency_policy.observer->tag(instance, command_find((struct slice){"mget", 4})));
     uint32_t set = latency_policy.observer->tag(instance, command_find((struct slice){"set", 3}));
     cr_assert(set != POLICY_TAG_ASK && set != POLICY_TAG_NONE && set != get);
-    assert_operation(&fixture, "CONFIG GET a", "reads");
-    assert_operation(&fixture, "CONFIG SET a b", "config|set");
-    fixture_stop(&fixture);
+    assert_operation("CONFIG GET a", "reads");
+    assert_operation("CONFIG SET a b", "config|set");
 }
 
-Test(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
+LATENCY_TEST(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "[latency:a]\ncommands = get\n[latency:b]\ncommands = set\n", 1);
     uint32_t a = fixture_tag(&fixture, 0, "GET k", NULL, NULL), del = fixture_tag(&fixture, 0, "DEL k", NULL, NULL);
     fixture_reload(&fixture, ON "[latency:b]\ncommands = get\n");
@@ -123,13 +109,10 @@ Test(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
     cr_assert(says(answer, "interface=a count=1 ") && says(answer, "interface=del count=1 ") &&
                   says(answer, "interface=b count=2 "),
               "%s", answer);
-    fixture_stop(&fixture);
 }
 
-Test(latency_policy, takes_requests_that_end_after_it_was_switched_off)
+LATENCY_TEST(latency_policy, takes_requests_that_end_after_it_was_switched_off)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
     struct policy_sample sample = {.count = 1,
                                    .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
@@ -144,36 +127,31 @@ Test(latency_policy, takes_requests_that_end_after_it_was_switched_off)
     fixture_tick(&fixture, 6000000);
     cr_assert(says(fixture_call(&fixture, "latency_flush")->arguments[1], "headgate:statistics_get_"));
     fixture_reload(&fixture, ON);
-    assert_operation(&fixture, "GET k", "get");
-    fixture_stop(&fixture);
+    assert_operation("GET k", "get");
 }
 
 /* What nobody knows for a command may be a password; it is in no name, and in no log. */
-Test(latency_policy, shows_no_name_that_nobody_knows)
+LATENCY_TEST(latency_policy, shows_no_name_that_nobody_knows)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
-    assert_operation(&fixture, "hunter2 hunter3", "unknown");
-    assert_operation(&fixture, "GETT k", "unknown");
-    assert_operation(&fixture, "LEARNED.GET k", "learned.get");
-    assert_operation(&fixture, "learned.Get k", "learned.get");
+    assert_operation("hunter2 hunter3", "unknown");
+    assert_operation("GETT k", "unknown");
+    assert_operation("LEARNED.GET k", "learned.get");
+    assert_operation("learned.Get k", "learned.get");
     fixture_request(&fixture, 0, "hunter2 hunter3", 100);
     cr_assert_not(says(fixture_ask(&fixture, 0, "LATENCY"), "hunter"));
     fixture_reload(&fixture, ON "by = user\n");
-    assert_operation(&fixture, "hunter2 hunter3", "unknown@other");
-    assert_operation(&fixture, "LEARNED.GET k", "learned.get@other");
+    assert_operation("hunter2 hunter3", "unknown@other");
+    assert_operation("LEARNED.GET k", "learned.get@other");
     fixture_reload(&fixture, ON "[latency:all]\ncommands = *\nkeys = k*\n");
-    assert_operation(&fixture, "hunter2 hunter3", "unknown");
-    assert_operation(&fixture, "LEARNED.SET k", "learned.set");
+    assert_operation("hunter2 hunter3", "unknown");
+    assert_operation("LEARNED.SET k", "learned.set");
     fixture_reload(&fixture, ON "[latency:all]\ncommands = *\n");
-    assert_operation(&fixture, "LEARNED.SET k", "all");
-    fixture_stop(&fixture);
+    assert_operation("LEARNED.SET k", "all");
 }
 
-Test(latency_policy, bounds_the_operations)
+LATENCY_TEST(latency_policy, bounds_the_operations)
 {
-    struct latency_fixture fixture;
     char words[64];
 
     fixture_start(&fixture, ON "max_interfaces = 8\n", 1);
@@ -183,43 +161,38 @@ Test(latency_policy, bounds_the_operations)
     }
     cr_assert_gt(fixture_counter(&fixture, "latency_no_room_total"), 0);
     /* Names that the server has told do not take all of the room. */
-    assert_operation(&fixture, "GET k", "get");
-    assert_operation(&fixture, "SET k v", "set");
-    assert_operation(&fixture, "LEARNED0 k", "learned0");
-    assert_operation(&fixture, "LEARNED99 k", "other");
+    assert_operation("GET k", "get");
+    assert_operation("SET k v", "set");
+    assert_operation("LEARNED0 k", "learned0");
+    assert_operation("LEARNED99 k", "other");
     const char *const commands[] = {"DEL k", "PING", "TTL k", "INCR k", "DECR k", "HGETALL k"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         fixture_request(&fixture, 0, commands[i], 100);
     }
     cr_assert_leq(fixture_counter(&fixture, "latency_interfaces"), 8);
     cr_assert_gt(fixture_counter(&fixture, "latency_no_room_total"), 0);
-    assert_operation(&fixture, "HGETALL k", "other");
-    fixture_stop(&fixture);
+    assert_operation("HGETALL k", "other");
 }
 
-Test(latency_policy, has_more_or_fewer_operations_after_a_reload)
+LATENCY_TEST(latency_policy, has_more_or_fewer_operations_after_a_reload)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "max_interfaces = 2\n", 1);
-    assert_operation(&fixture, "GET k", "get");
-    assert_operation(&fixture, "SET k v", "other");
-    assert_operation(&fixture, "LEARNED k", "other");
+    assert_operation("GET k", "get");
+    assert_operation("SET k v", "other");
+    assert_operation("LEARNED k", "other");
     fixture_reload(&fixture, ON "max_interfaces = 3000\n");
-    assert_operation(&fixture, "SET k v", "set");
-    assert_operation(&fixture, "LEARNED k", "learned");
+    assert_operation("SET k v", "set");
+    assert_operation("LEARNED k", "learned");
     fixture_reload(&fixture, ON "max_interfaces = 1\n");
-    assert_operation(&fixture, "GET k", "get");
-    assert_operation(&fixture, "LEARNED k", "learned");
-    assert_operation(&fixture, "DEL k", "other");
+    assert_operation("GET k", "get");
+    assert_operation("LEARNED k", "learned");
+    assert_operation("DEL k", "other");
     cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), 4);
-    fixture_stop(&fixture);
 }
 
 /* As the clients of a worker wait meanwhile, it does not do all at once. */
-Test(latency_policy, writes_many_operations_a_slice_at_a_time)
+LATENCY_TEST(latency_policy, writes_many_operations_a_slice_at_a_time)
 {
-    struct latency_fixture fixture;
     char words[64];
     int lines = 0, ticks = 0;
 
@@ -246,13 +219,12 @@ Test(latency_policy, writes_many_operations_a_slice_at_a_time)
     cr_assert_eq(fixture.answers, 2);
 }
 
-Test(latency_policy, makes_names_safe_and_short)
+LATENCY_TEST(latency_policy, makes_names_safe_and_short)
 {
-    struct latency_fixture fixture;
     char words[11000] = "";
 
     fixture_start(&fixture, ON, 1);
-    assert_operation(&fixture, "LEARNED{a}\n%x", "learned%7Ba%7D%0A%25x");
+    assert_operation("LEARNED{a}\n%x", "learned%7Ba%7D%0A%25x");
     memset(words, 'y', 10000);
     memcpy(words, "LEARNED", strlen("LEARNED"));
     fixture_request(&fixture, 0, words, 100);
@@ -260,42 +232,39 @@ Test(latency_policy, makes_names_safe_and_short)
     const char *line = strstr(answer, "interface=learnedyyyy");
     cr_assert_not_null(line);
     cr_assert_leq(strcspn(line, " "), strlen("interface=") + 64);
-    fixture_stop(&fixture);
 }
 
 /* ---- clients told apart ---- */
 
-static void arrive(struct latency_fixture *fixture, const struct policy_client *client, void **attachment)
+static void arrive(const struct policy_client *client, void **attachment)
 {
-    latency_policy.on_client(fixture->workers[0].instance, client, attachment);
+    latency_policy.on_client(fixture.workers[0].instance, client, attachment);
 }
 
-static void sample_of(struct latency_fixture *fixture, const char *words, const struct policy_client *client,
-                      void **attachment)
+static void sample_of(const char *words, const struct policy_client *client, void **attachment)
 {
     const struct policy_sample sample = {
         .count = 1,
-        .tag = fixture_tag(fixture, 0, words, client, attachment),
-        .received_us = fixture->now_us - 10,
-        .answered_us = fixture->now_us,
+        .tag = fixture_tag(&fixture, 0, words, client, attachment),
+        .received_us = fixture.now_us - 10,
+        .answered_us = fixture.now_us,
     };
-    latency_policy.observer->on_sample(fixture->workers[0].instance, &sample);
+    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
 }
 
-Test(latency_policy, tells_clients_apart_if_wanted)
+LATENCY_TEST(latency_policy, tells_clients_apart_if_wanted)
 {
     struct policy_client batch = {.user = "batch", .name = "x y"}, web = {.user = "web", .name = ""};
     void *of_batch = NULL, *of_web = NULL;
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON "by = user\n[latency:orders]\nkeys = order:*\n", 1);
-    arrive(&fixture, &batch, &of_batch);
-    arrive(&fixture, &web, &of_web);
+    arrive(&batch, &of_batch);
+    arrive(&web, &of_web);
     for (int i = 0; i < 2; i++) {
-        sample_of(&fixture, "GET k", &batch, &of_batch);
-        sample_of(&fixture, "BLPOP k 0", &batch, &of_batch);
-        sample_of(&fixture, "GET order:1", &web, &of_web);
-        sample_of(&fixture, "LEARNED.GET k", &web, &of_web);
+        sample_of("GET k", &batch, &of_batch);
+        sample_of("BLPOP k 0", &batch, &of_batch);
+        sample_of("GET order:1", &web, &of_web);
+        sample_of("LEARNED.GET k", &web, &of_web);
     }
     const char *answer = fixture_ask(&fixture, 0, "LATENCY");
     cr_assert(says(answer, "interface=get@batch count=2 ") && says(answer, "interface=blpop|blocking@batch count=2 ") &&
@@ -303,20 +272,18 @@ Test(latency_policy, tells_clients_apart_if_wanted)
               "%s", answer);
 
     fixture_reload(&fixture, ON "by = name\n");
-    arrive(&fixture, &batch, &of_batch);
-    sample_of(&fixture, "GET k", &batch, &of_batch);
+    arrive(&batch, &of_batch);
+    sample_of("GET k", &batch, &of_batch);
     /* It has a user of another name now, and a name as before. */
     batch.name = "z";
-    arrive(&fixture, &batch, &of_batch);
-    sample_of(&fixture, "GET k", &batch, &of_batch);
+    arrive(&batch, &of_batch);
+    sample_of("GET k", &batch, &of_batch);
     answer = fixture_ask(&fixture, 0, "LATENCY");
     cr_assert(says(answer, "interface=get@x%20y count=1 ") && says(answer, "interface=get@z count=1 "), "%s", answer);
-    fixture_stop(&fixture);
 }
 
-Test(latency_policy, bounds_the_clients_told_apart)
+LATENCY_TEST(latency_policy, bounds_the_clients_told_apart)
 {
-    struct latency_fixture fixture;
     char name[32];
 
     fixture_start(&fixture, ON "by = name\nmax_interfaces = 10\n", 1);
@@ -324,23 +291,21 @@ Test(latency_policy, bounds_the_clients_told_apart)
         struct policy_client client = {.user = "u", .name = name};
         void *attachment = NULL;
         snprintf(name, sizeof name, "c%d", i);
-        arrive(&fixture, &client, &attachment);
-        sample_of(&fixture, "GET k", &client, &attachment);
-        sample_of(&fixture, "SET k v", &client, &attachment);
+        arrive(&client, &attachment);
+        sample_of("GET k", &client, &attachment);
+        sample_of("SET k v", &client, &attachment);
     }
     cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 400);
     cr_assert_leq(fixture_counter(&fixture, "latency_interfaces"), 10);
     cr_assert(says(fixture_ask(&fixture, 0, "LATENCY other"), "interface=other count=3"));
-    fixture_stop(&fixture);
 }
 
 /* What found no room takes none of the part that is left to such names. */
-Test(latency_policy, has_room_for_clients_after_a_reload_that_makes_some)
+LATENCY_TEST(latency_policy, has_room_for_clients_after_a_reload_that_makes_some)
 {
     struct policy_client client = {.user = "u", .name = "c"};
     const char *const commands[] = {"GET k", "SET k v", "DEL k", "TTL k"};
     void *attachment = NULL;
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON "max_interfaces = 5\n", 1);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
@@ -350,21 +315,18 @@ Test(latency_policy, has_room_for_clients_after_a_reload_that_makes_some)
         char conf[128];
         snprintf(conf, sizeof conf, ON "by = name\nmax_interfaces = %d\n", room);
         fixture_reload(&fixture, conf);
-        arrive(&fixture, &client, &attachment);
+        arrive(&client, &attachment);
         for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-            sample_of(&fixture, commands[i], &client, &attachment);
+            sample_of(commands[i], &client, &attachment);
         }
         cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), room == 5 ? 5 : 9);
     }
-    fixture_stop(&fixture);
 }
 
 /* ---- figures ---- */
 
-Test(latency_policy, measures_from_received_to_answered)
+LATENCY_TEST(latency_policy, measures_from_received_to_answered)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
     struct policy_sample sample = {.count = 1,
                                    .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
@@ -386,13 +348,10 @@ Test(latency_policy, measures_from_received_to_answered)
                      "p999=2.960 bytes_in=90 bytes_out=21\n");
     cr_assert_str_eq(fixture_ask(&fixture, 0, "LATENCY nobody"), "no such interface; see LATENCY");
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
-    fixture_stop(&fixture);
 }
 
-Test(latency_policy, adds_up_what_all_workers_have)
+LATENCY_TEST(latency_policy, adds_up_what_all_workers_have)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 2);
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_request(&fixture, 1, "GET k", 100);
@@ -411,10 +370,8 @@ Test(latency_policy, adds_up_what_all_workers_have)
     cr_assert_eq(fixture.answers, 3);
 }
 
-Test(latency_policy, counts_each_request_of_a_sample)
+LATENCY_TEST(latency_policy, counts_each_request_of_a_sample)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "[counters]\nenabled = on\n", 1);
     const struct policy_sample sample = {.tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
                                          .count = 64,
@@ -430,15 +387,12 @@ Test(latency_policy, counts_each_request_of_a_sample)
     cr_assert(says(answer, "count=65 ") && says(answer, " errors=3 ") && says(answer, " min=0.500 "), "%s", answer);
     cr_assert(says(answer, " mean=0.523 ") && says(answer, " bytes_in=6420 bytes_out=645"), "%s", answer);
     cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 65);
-    fixture_stop(&fixture);
 }
 
 /* ---- the logs ---- */
 
-Test(latency_policy, attends_to_what_may_be_logged)
+LATENCY_TEST(latency_policy, attends_to_what_may_be_logged)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "slowlog_threshold = 7ms\nbiglog_request = 2kb\nbiglog_reply = 1kb\n", 1);
     struct policy_attention attention = latency_policy.observer->attends(fixture.workers[0].instance);
     cr_assert(attention.heads && attention.us == 7000 && attention.bytes == 1024);
@@ -448,13 +402,10 @@ Test(latency_policy, attends_to_what_may_be_logged)
     fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
     attention = latency_policy.observer->attends(fixture.workers[0].instance);
     cr_assert(!attention.heads && attention.us == INT64_MAX && attention.bytes == UINT64_MAX);
-    fixture_stop(&fixture);
 }
 
-Test(latency_policy, keeps_slow_requests)
+LATENCY_TEST(latency_policy, keeps_slow_requests)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "slowlog_threshold = 10ms\nslowlog_length = 3\n", 1);
     cr_assert(latency_policy.observer->attends(fixture.workers[0].instance).heads);
     cr_assert_not(fixture_request(&fixture, 0, "GET fast", 9999));
@@ -479,13 +430,10 @@ Test(latency_policy, keeps_slow_requests)
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_OK);
     cr_assert_str_eq(fixture_ask(&fixture, 0, "SLOWLOG"), "");
     cr_assert_str_eq(fixture_ask(&fixture, 0, "BIGLOG"), "");
-    fixture_stop(&fixture);
 }
 
-Test(latency_policy, keeps_large_requests)
+LATENCY_TEST(latency_policy, keeps_large_requests)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 40\nbiglog_reply = 1000\n", 1);
     cr_assert_not(fixture_request(&fixture, 0, "GET k", 1));
     cr_assert(fixture_request(&fixture, 0, "SET k vvvvvvvvvvvvvvvvvvvvvvvvvvvvv", 1));
@@ -505,15 +453,12 @@ Test(latency_policy, keeps_large_requests)
     cr_assert_not(latency_policy.observer->attends(fixture.workers[0].instance).heads);
     cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
     cr_assert(says(fixture_ask(&fixture, 0, "BIGLOG"), "bytes_out=1000"), "it stays");
-    fixture_stop(&fixture);
 }
 
 /* ---- hot keys ---- */
 
-Test(latency_policy, counts_the_keys_asked_for_most)
+LATENCY_TEST(latency_policy, counts_the_keys_asked_for_most)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 2);
     for (int i = 0; i < 3; i++) {
         fixture_spot(&fixture, 0, "GET hot");
@@ -538,5 +483,4 @@ Test(latency_policy, counts_the_keys_asked_for_most)
     fixture_reload(&fixture, ON "hotkeys = off\n");
     fixture_spot(&fixture, 0, "GET hot");
     cr_assert_not(says(fixture_ask(&fixture, 0, "HOTKEYS"), "key=\"hot\""));
-    fixture_stop(&fixture);
 }

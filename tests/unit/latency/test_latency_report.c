@@ -13,19 +13,17 @@ static const int64_t two_requests[] = {2, 2000, 1000, 1000, 1, 60, 10, 159, 2};
 static const int64_t damaged[] = {2, -1, 1000, -1, 1, 60, 10, 159, 2};
 static const int64_t nothing[] = {0, 0, 0, 0, 0, 0, 0};
 
-static void assert_error(struct latency_fixture *fixture, const char *admin_query, const char *error)
+static void assert_error(const char *admin_query, const char *error)
 {
-    const char *answer = fixture_ask(fixture, 0, admin_query);
+    const char *answer = fixture_ask(&fixture, 0, admin_query);
 
     cr_assert(says(answer, error), "%s: %s", admin_query, answer != NULL ? answer : "no answer");
-    cr_assert_eq(fixture->answer_kind, POLICY_ANSWER_ERROR);
-    cr_assert_eq(fixture->call_count, 0);
+    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
+    cr_assert_eq(fixture.call_count, 0);
 }
 
-Test(latency_report, asks_for_the_last_quarter_of_an_hour)
+LATENCY_TEST(latency_report, asks_for_the_last_quarter_of_an_hour)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON "prefix = p\ndatabase = 2\n", 1);
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
     const struct script_call *call = fixture_call(&fixture, "latency_report");
@@ -45,13 +43,10 @@ Test(latency_report, asks_for_the_last_quarter_of_an_hour)
     cr_assert_str_eq(fixture.answer,
                      "interface=get from=2023-11-14T21:58 minutes=16 count=4 rate=0.004 errors=2 min=1.000 mean=1.000 "
                      "max=1.000 p50=1.000 p90=1.000 p99=1.000 p999=1.000 bytes_in=120 bytes_out=20\n");
-    fixture_stop(&fixture);
 }
 
-Test(latency_report, tells_each_minute_with_requests_if_wanted)
+LATENCY_TEST(latency_report, tells_each_minute_with_requests_if_wanted)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get from 2023-11-14T22:10 TO -1m by MINUTE"));
     fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
@@ -68,13 +63,11 @@ Test(latency_report, tells_each_minute_with_requests_if_wanted)
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get FROM 2023-11-14T22:14 TO 2023-11-14T22:14"));
     fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
     cr_assert(says(fixture.answer, " count=2 rate=unknown "), "%s", fixture.answer);
-    fixture_stop(&fixture);
 }
 
-Test(latency_report, asks_which_operations_there_are)
+LATENCY_TEST(latency_report, asks_which_operations_there_are)
 {
     static const char *const names[] = {"get", "orders|blocking", "set"};
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON "prefix = {s}\n", 1);
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT * FROM now"));
@@ -92,16 +85,14 @@ Test(latency_report, asks_which_operations_there_are)
     fixture_answer_texts(&fixture, "latency_listed", names, 0);
     cr_assert_eq(fixture.answers, 2);
     cr_assert_str_eq(fixture.answer, "");
-    fixture_stop(&fixture);
 }
 
-Test(latency_report, does_not_ask_for_too_much)
+LATENCY_TEST(latency_report, does_not_ask_for_too_much)
 {
     static const char *names[20];
-    struct latency_fixture fixture;
 
     fixture_start(&fixture, ON, 1);
-    assert_error(&fixture, "REPORT get FROM -44641m", "more than 31 days");
+    assert_error("REPORT get FROM -44641m", "more than 31 days");
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get FROM -31d"));
     fixture_fail(&fixture, "latency_report", "ERR no");
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -111,14 +102,11 @@ Test(latency_report, does_not_ask_for_too_much)
     fixture_answer_texts(&fixture, "latency_listed", names, COUNT(names));
     cr_assert(says(fixture.answer, "too much at once"));
     cr_assert_eq(fixture.call_count, 0);
-    fixture_stop(&fixture);
 }
 
 /* Who asked has been told that there was no answer; Redis is not kept busy for nobody. */
-Test(latency_report, ends_when_nobody_waits_for_it_any_more)
+LATENCY_TEST(latency_report, ends_when_nobody_waits_for_it_any_more)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get FROM -1d"));
     fixture_pass(&fixture, POLICY_ANSWER_PATIENCE_MS * INT64_C(1000));
@@ -130,25 +118,20 @@ Test(latency_report, ends_when_nobody_waits_for_it_any_more)
     cr_assert_eq(fixture.answers, 1);
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
     cr_assert(says(fixture.answer, "too long"));
-    fixture_stop(&fixture);
 }
 
-Test(latency_report, says_what_is_wrong_with_the_admin_query)
+LATENCY_TEST(latency_report, says_what_is_wrong_with_the_admin_query)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
-    assert_error(&fixture, "REPORT get FROM", "expected FROM time");
-    assert_error(&fixture, "REPORT get SINCE now", "expected FROM time");
-    assert_error(&fixture, "REPORT get FROM yesterday", "not a time");
-    assert_error(&fixture, "REPORT get BY hour", "BY minute");
-    assert_error(&fixture, "REPORT get FROM now TO -1m", "FROM is behind TO");
-    fixture_stop(&fixture);
+    assert_error("REPORT get FROM", "expected FROM time");
+    assert_error("REPORT get SINCE now", "expected FROM time");
+    assert_error("REPORT get FROM yesterday", "not a time");
+    assert_error("REPORT get BY hour", "BY minute");
+    assert_error("REPORT get FROM now TO -1m", "FROM is behind TO");
 }
 
-Test(latency_report, says_what_redis_said)
+LATENCY_TEST(latency_report, says_what_redis_said)
 {
-    struct latency_fixture fixture;
     const int64_t no_report[] = {1, 2};
 
     fixture_start(&fixture, ON, 1);
@@ -170,10 +153,8 @@ Test(latency_report, says_what_redis_said)
     cr_assert_eq(fixture.answers, 4);
 }
 
-Test(latency_report, takes_names_as_they_are_shown_and_as_they_were)
+LATENCY_TEST(latency_report, takes_names_as_they_are_shown_and_as_they_were)
 {
-    struct latency_fixture fixture;
-
     fixture_start(&fixture, ON, 1);
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get@x%20y FROM now"));
     cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
@@ -182,5 +163,4 @@ Test(latency_report, takes_names_as_they_are_shown_and_as_they_were)
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT {a} FROM now"));
     cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
                      "headgate:statistics_%7Ba%7D_28333333_for_max");
-    fixture_stop(&fixture);
 }

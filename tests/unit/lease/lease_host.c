@@ -7,9 +7,16 @@
 
 extern const struct policy lease_policy;
 
+#define HOSTS_MAX 4
+
+static struct fake_host *hosts[HOSTS_MAX];
+static size_t host_count;
+
 struct fake_host *lease_host_new(const char *rules, size_t workers)
 {
-    return fake_host_new(&lease_policy, rules, workers);
+    cr_assert_lt(host_count, (size_t)HOSTS_MAX);
+    hosts[host_count] = fake_host_new(&lease_policy, rules, workers);
+    return hosts[host_count++];
 }
 
 /* What is told is what is counted. */
@@ -29,8 +36,21 @@ static void check_events(struct fake_host *host)
 
 void lease_host_free(struct fake_host *host)
 {
+    size_t place = 0;
+
+    while (hosts[place] != host) {
+        place++;
+    }
+    hosts[place] = hosts[--host_count];
     check_events(host);
     fake_host_free(host);
+}
+
+void lease_host_end(void)
+{
+    while (host_count > 0) {
+        lease_host_free(hosts[0]);
+    }
 }
 
 bool lease_host_lists(struct fake_host *host, const char *part)

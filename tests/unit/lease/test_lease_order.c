@@ -55,7 +55,7 @@ static bool is_healed(struct fake_host *host)
 
 /* ---- acquisitions ---- */
 
-Test(lease_order, an_acquisition_that_a_release_overtook_is_asked_for)
+LEASE_TEST(lease_order, an_acquisition_that_a_release_overtook_is_asked_for)
 {
     struct scene scene = scene_of(RULES);
 
@@ -70,11 +70,10 @@ Test(lease_order, an_acquisition_that_a_release_overtook_is_asked_for)
     fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
     fake_assert_counter(scene.host, "lease_released_total", 1);
     cr_assert_eq(scene.host->warning_count, (size_t)0);
-    lease_host_free(scene.host);
 }
 
 /* Sent before over another connection, and executed nobody knows when. */
-Test(lease_order, a_release_that_was_sent_before_the_acquisition_is_asked_for)
+LEASE_TEST(lease_order, a_release_that_was_sent_before_the_acquisition_is_asked_for)
 {
     static const struct {
         const char *answer;
@@ -101,7 +100,7 @@ Test(lease_order, a_release_that_was_sent_before_the_acquisition_is_asked_for)
 
 /* Nor is it known, of a lock that can be taken more than once, whether it is the hold of before. A DEL of several keys
  * proves nothing of any of them. */
-Test(lease_order, what_was_released_and_taken_anew_may_be_held_for_max_hold_again)
+LEASE_TEST(lease_order, what_was_released_and_taken_anew_may_be_held_for_max_hold_again)
 {
     static const char *const cases[][2] = {{"DEL job", "state=held"}, {"DEL job other", "state=max-hold"}};
 
@@ -128,7 +127,7 @@ Test(lease_order, what_was_released_and_taken_anew_may_be_held_for_max_hold_agai
 }
 
 /* In Redis the DEL comes first, and removes what was there before: nobody knows but Redis. */
-Test(lease_order, a_release_that_was_under_way_at_the_same_time_is_asked_for)
+LEASE_TEST(lease_order, a_release_that_was_under_way_at_the_same_time_is_asked_for)
 {
     static const struct {
         const char *taking;
@@ -161,7 +160,7 @@ Test(lease_order, a_release_that_was_under_way_at_the_same_time_is_asked_for)
 }
 
 /* In Redis: t1 is taken and released, and t2 was asked for first: it is not known who has it, until Redis says so. */
-Test(lease_order, who_was_asking_for_a_lock_at_the_same_time_may_have_it)
+LEASE_TEST(lease_order, who_was_asking_for_a_lock_at_the_same_time_may_have_it)
 {
     static const struct {
         const char *answer;
@@ -190,7 +189,7 @@ Test(lease_order, who_was_asking_for_a_lock_at_the_same_time_may_have_it)
 /* ---- extensions ---- */
 
 /* As both have succeeded, Redis executed the extension first, whichever was sent first. */
-Test(lease_order, an_extension_that_was_sent_behind_the_release_that_ended_it_is_no_acquisition)
+LEASE_TEST(lease_order, an_extension_that_was_sent_behind_the_release_that_ended_it_is_no_acquisition)
 {
     struct scene scene = scene_of(RULES);
 
@@ -204,11 +203,10 @@ Test(lease_order, an_extension_that_was_sent_behind_the_release_that_ended_it_is
     fake_assert_counter(scene.host, "lease_acquired_total", 1);
     fake_assert_counter(scene.host, "lease_released_total", 1);
     fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
-    lease_host_free(scene.host);
 }
 
 /* The token has taken it anew: that is told by the answer to that. */
-Test(lease_order, a_lock_that_was_taken_anew_between_its_release_and_an_extension_is_held)
+LEASE_TEST(lease_order, a_lock_that_was_taken_anew_between_its_release_and_an_extension_is_held)
 {
     struct scene scene = scene_of(RULES);
 
@@ -223,11 +221,10 @@ Test(lease_order, a_lock_that_was_taken_anew_between_its_release_and_an_extensio
     assert_renewal(scene.host, "lease_renew_string job / t1");
     fake_assert_counter(scene.host, "lease_acquired_total", 2);
     fake_assert_counter(scene.host, "lease_released_total", 1);
-    lease_host_free(scene.host);
 }
 
 /* Redis has executed both, and then the release; another has the lock now. */
-Test(lease_order, an_extension_that_was_pipelined_and_overtaken_is_asked_for)
+LEASE_TEST(lease_order, an_extension_that_was_pipelined_and_overtaken_is_asked_for)
 {
     struct scene scene = scene_of(RULES);
 
@@ -243,10 +240,9 @@ Test(lease_order, an_extension_that_was_pipelined_and_overtaken_is_asked_for)
     cr_assert(lease_host_lists(scene.host, NULL));
     fake_assert_counter(scene.host, "lease_lost_taken_total", 0);
     cr_assert_eq(scene.host->warning_count, (size_t)0);
-    lease_host_free(scene.host);
 }
 
-Test(lease_order, an_extension_of_the_lock_before_says_nothing_about_this_one)
+LEASE_TEST(lease_order, an_extension_of_the_lock_before_says_nothing_about_this_one)
 {
     struct scene scene = scene_of(RULES);
 
@@ -256,10 +252,9 @@ Test(lease_order, an_extension_of_the_lock_before_says_nothing_about_this_one)
     fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
     fake_hear(scene.b, "+OK\r\n");
     cr_assert(lease_host_lists(scene.host, "lease=30000"));
-    lease_host_free(scene.host);
 }
 
-Test(lease_order, who_extends_a_lock_that_is_not_on_file_holds_it)
+LEASE_TEST(lease_order, who_extends_a_lock_that_is_not_on_file_holds_it)
 {
     struct scene scene = scene_of(RULES);
 
@@ -268,10 +263,9 @@ Test(lease_order, who_extends_a_lock_that_is_not_on_file_holds_it)
     fake_ask(scene.a, REACQUIRE "job t1 30000", ":1\r\n");
     cr_assert(lease_host_lists(scene.host, "state=held"));
     assert_renewal(scene.host, "lease_renew_string job / t1");
-    lease_host_free(scene.host);
 }
 
-Test(lease_order, another_lease_by_a_script_is_the_one_from_then_on)
+LEASE_TEST(lease_order, another_lease_by_a_script_is_the_one_from_then_on)
 {
     struct scene scene = scene_of(RULES);
 
@@ -283,11 +277,10 @@ Test(lease_order, another_lease_by_a_script_is_the_one_from_then_on)
     fake_answer(scene.host, "1 6000");
     fake_ask(scene.a, REACQUIRE "job t1 60000", ":1\r\n");
     cr_assert(lease_host_lists(scene.host, "lease=60000 left=60000"));
-    lease_host_free(scene.host);
 }
 
 /* ShedLock's unlock with lockAtLeastFor. */
-Test(lease_order, that_is_shortened_by_set_xx_is_released)
+LEASE_TEST(lease_order, that_is_shortened_by_set_xx_is_released)
 {
     static const char *const unlocks[] = {"SET job t1 XX PX 3000", "SET job t2 XX PX 3000", "PEXPIRE job 200"};
 
@@ -301,17 +294,16 @@ Test(lease_order, that_is_shortened_by_set_xx_is_released)
     }
 }
 
-Test(lease_order, set_xx_proves_nothing_of_a_lock_that_is_not_on_file)
+LEASE_TEST(lease_order, set_xx_proves_nothing_of_a_lock_that_is_not_on_file)
 {
     struct scene scene = scene_of(RULES);
 
     fake_ask(scene.a, "SET job t1 XX PX 3000", "+OK\r\n");
     cr_assert(lease_host_lists(scene.host, NULL));
     fake_assert_quiet(scene.host, MINUTES);
-    lease_host_free(scene.host);
 }
 
-Test(lease_order, set_xx_with_another_value_extends)
+LEASE_TEST(lease_order, set_xx_with_another_value_extends)
 {
     struct scene scene = scene_of(RULES);
 
@@ -320,12 +312,11 @@ Test(lease_order, set_xx_with_another_value_extends)
     cr_assert(lease_host_lists(scene.host, "lease=60000"));
     fake_pass_until_call(scene.host, 20000);
     cr_assert_str_eq(fake_call_text(scene.host), "lease_renew_string job / t2");
-    lease_host_free(scene.host);
 }
 
 /* ---- scripts ---- */
 
-Test(lease_order, a_renewal_that_the_owner_overtook_says_nothing)
+LEASE_TEST(lease_order, a_renewal_that_the_owner_overtook_says_nothing)
 {
     static const char *const answers[] = {"0 -2", "-1 3000", "-3 100", "1 30000"};
 
@@ -342,7 +333,7 @@ Test(lease_order, a_renewal_that_the_owner_overtook_says_nothing)
     }
 }
 
-Test(lease_order, a_renewal_under_way_does_not_end_what_is_being_released)
+LEASE_TEST(lease_order, a_renewal_under_way_does_not_end_what_is_being_released)
 {
     struct scene scene = scene_of(RULES);
 
@@ -355,13 +346,12 @@ Test(lease_order, a_renewal_under_way_does_not_end_what_is_being_released)
     fake_hear(scene.a, ":1\r\n");
     fake_assert_counter(scene.host, "lease_released_total", 1);
     fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
-    lease_host_free(scene.host);
 }
 
 /* ---- without a time to live: never for ever ---- */
 
 /* Whoever has chosen the same value may have set it for ever. */
-Test(lease_order, setnx_without_an_answer_changes_nothing)
+LEASE_TEST(lease_order, setnx_without_an_answer_changes_nothing)
 {
     struct scene scene = scene_of(RULES);
 
@@ -370,11 +360,10 @@ Test(lease_order, setnx_without_an_answer_changes_nothing)
     fake_send(scene.b, "SETNX job t1");
     fake_leave(scene.b);
     fake_assert_quiet(scene.host, MINUTES);
-    lease_host_free(scene.host);
 }
 
 /* Nobody knows whether Redis has heard of it. */
-Test(lease_order, setnx_is_healed_if_its_release_was_lost_and_not_renewed)
+LEASE_TEST(lease_order, setnx_is_healed_if_its_release_was_lost_and_not_renewed)
 {
     struct scene scene = scene_of(RULES);
 
@@ -383,10 +372,9 @@ Test(lease_order, setnx_is_healed_if_its_release_was_lost_and_not_renewed)
     fake_lose(scene.a);
     cr_assert(is_healed(scene.host));
     fake_assert_quiet(scene.host, MINUTES);
-    lease_host_free(scene.host);
 }
 
-Test(lease_order, expire_behind_setnx_counts_whenever_it_is_answered)
+LEASE_TEST(lease_order, expire_behind_setnx_counts_whenever_it_is_answered)
 {
     struct scene scene = scene_of(RULES);
 
@@ -400,12 +388,11 @@ Test(lease_order, expire_behind_setnx_counts_whenever_it_is_answered)
     cr_assert(lease_host_lists(scene.host, "state=held"));
     cr_assert(lease_host_lists(scene.host, "lease=6000 left=5000"));
     fake_assert_counter(scene.host, "lease_healed_total", 0);
-    lease_host_free(scene.host);
 }
 
 /* ---- semaphores ---- */
 
-Test(lease_order, a_permit_that_is_refreshed_keeps_its_lease)
+LEASE_TEST(lease_order, a_permit_that_is_refreshed_keeps_its_lease)
 {
     struct scene scene = scene_of(RULES);
     char text[64];
@@ -419,10 +406,9 @@ Test(lease_order, a_permit_that_is_refreshed_keeps_its_lease)
         cr_assert(lease_host_lists(scene.host, "lease=10000 left=10000"), "%d", i);
         cr_assert_eq(scene.host->call_count, (size_t)0);
     }
-    lease_host_free(scene.host);
 }
 
-Test(lease_order, a_permit_that_has_to_be_added_again_was_lost)
+LEASE_TEST(lease_order, a_permit_that_has_to_be_added_again_was_lost)
 {
     struct scene scene = scene_of(RULES);
 
@@ -431,10 +417,9 @@ Test(lease_order, a_permit_that_has_to_be_added_again_was_lost)
     fake_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
     cr_assert(lease_host_lists(scene.host, NULL));
     fake_assert_counter(scene.host, "lease_lost_gone_total", 1);
-    lease_host_free(scene.host);
 }
 
-Test(lease_order, a_permit_whose_score_the_owner_has_set_goes_on_from_there)
+LEASE_TEST(lease_order, a_permit_whose_score_the_owner_has_set_goes_on_from_there)
 {
     struct scene scene = scene_of(RULES);
 
@@ -450,5 +435,4 @@ Test(lease_order, a_permit_whose_score_the_owner_has_set_goes_on_from_there)
     cr_assert(lease_host_lists(scene.host, expected));
     fake_pass_until_call(scene.host, 4000);
     cr_assert_eq(fake_call_number(scene.host, 2), 1700000001.0);
-    lease_host_free(scene.host);
 }

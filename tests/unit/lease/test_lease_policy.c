@@ -100,7 +100,7 @@ static const struct {
      30000},
 };
 
-Test(lease_policy, locks_are_recognised_and_renewed_at_a_third)
+LEASE_TEST(lease_policy, locks_are_recognised_and_renewed_at_a_third)
 {
     for (size_t i = 0; i < sizeof recognised / sizeof recognised[0]; i++) {
         struct scene scene = scene_of(RULES "libraries = redlock.net:self\n");
@@ -125,7 +125,7 @@ Test(lease_policy, locks_are_recognised_and_renewed_at_a_third)
     }
 }
 
-Test(lease_policy, refusals_are_no_locks)
+LEASE_TEST(lease_policy, refusals_are_no_locks)
 {
     static const char *const asked[][2] = {
         {"SET job t1 NX PX 30000", "$-1\r\n"},
@@ -155,10 +155,9 @@ Test(lease_policy, refusals_are_no_locks)
     fake_assert_quiet(scene.host, MINUTES);
     fake_assert_counter(scene.host, "lease_acquired_total", 0);
     fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, other_keys_and_kinds_are_not_watched)
+LEASE_TEST(lease_policy, other_keys_and_kinds_are_not_watched)
 {
     struct scene scene = scene_of("[lease:locks]\nkeys = lock:*\nkind = hash\nwatchdog =\n");
 
@@ -168,10 +167,9 @@ Test(lease_policy, other_keys_and_kinds_are_not_watched)
     cr_assert(lease_host_lists(scene.host, NULL));
     fake_ask(scene.client, REDISSON_LOCK "lock:job 30000 id:1", "$-1\r\n");
     cr_assert(lease_host_lists(scene.host, "key=lock:job"));
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
+LEASE_TEST(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
 {
     struct scene scene = scene_with_lock(RULES);
 
@@ -187,11 +185,10 @@ Test(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
     }
     cr_assert(lease_host_lists(scene.host, "lease=30000 left=30000"));
     cr_assert(lease_host_lists(scene.host, "renewals=20 deferred=0 failures=0 reason=\"renewed\""));
-    lease_host_free(scene.host);
 }
 
 /* However the looks at leases fall: ten times a second is seldom for a short one. */
-Test(lease_policy, a_short_lease_is_renewed_by_its_third)
+LEASE_TEST(lease_policy, a_short_lease_is_renewed_by_its_third)
 {
     for (int64_t offset = 0; offset < 100; offset += 7) {
         for (int64_t tick = 1; tick <= 100; tick += 9) {
@@ -209,7 +206,7 @@ Test(lease_policy, a_short_lease_is_renewed_by_its_third)
     }
 }
 
-Test(lease_policy, locks_of_other_databases_are_others)
+LEASE_TEST(lease_policy, locks_of_other_databases_are_others)
 {
     struct scene scene = scene_with_lock(RULES);
 
@@ -222,7 +219,6 @@ Test(lease_policy, locks_of_other_databases_are_others)
     fake_answer(scene.host, "1 30000");
     fake_pass_until_call(scene.host, 2000);
     cr_assert_eq(scene.host->calls->database, 3);
-    lease_host_free(scene.host);
 }
 
 /* ---- releasing ---- */
@@ -241,7 +237,7 @@ static const char *const releases[] = {
     "GETSET job x",
 };
 
-Test(lease_policy, nothing_is_renewed_from_the_release_on)
+LEASE_TEST(lease_policy, nothing_is_renewed_from_the_release_on)
 {
     for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
         struct scene scene = scene_with_lock(RULES);
@@ -262,7 +258,7 @@ Test(lease_policy, nothing_is_renewed_from_the_release_on)
 }
 
 /* Nobody says whether Redis will ever come to it, and whose it is. */
-Test(lease_policy, a_release_under_way_puts_a_renewal_off_for_no_longer_than_the_lease_bears)
+LEASE_TEST(lease_policy, a_release_under_way_puts_a_renewal_off_for_no_longer_than_the_lease_bears)
 {
     static const char *const sent[] = {"DEL job", REDIS_PY_RELEASE "job t1", "UNLINK a job"};
 
@@ -282,7 +278,7 @@ Test(lease_policy, a_release_under_way_puts_a_renewal_off_for_no_longer_than_the
     }
 }
 
-Test(lease_policy, that_was_not_released_is_asked_for_and_goes_on)
+LEASE_TEST(lease_policy, that_was_not_released_is_asked_for_and_goes_on)
 {
     struct scene scene = scene_with_lock(RULES);
 
@@ -297,10 +293,9 @@ Test(lease_policy, that_was_not_released_is_asked_for_and_goes_on)
     cr_assert(lease_host_lists(scene.host, "state=held"));
     assert_renewed_with(scene.host, "lease_renew_string job / t1", 3000, 5000);
     cr_assert_eq(fake_call_number(scene.host, 1), 30000);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
+LEASE_TEST(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
 {
     static const struct {
         const char *answer;
@@ -327,7 +322,7 @@ Test(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
     }
 }
 
-Test(lease_policy, a_release_whose_answer_is_lost_counts_as_one)
+LEASE_TEST(lease_policy, a_release_whose_answer_is_lost_counts_as_one)
 {
     struct scene scene = scene_with_lock(RULES);
 
@@ -336,10 +331,9 @@ Test(lease_policy, a_release_whose_answer_is_lost_counts_as_one)
     cr_assert(lease_host_lists(scene.host, NULL));
     fake_assert_counter(scene.host, "lease_released_total", 1);
     fake_assert_quiet(scene.host, MINUTES);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, a_hash_lock_that_is_held_several_times_goes_on_until_the_last_unlock)
+LEASE_TEST(lease_policy, a_hash_lock_that_is_held_several_times_goes_on_until_the_last_unlock)
 {
     struct scene scene = scene_of(RULES);
 
@@ -352,10 +346,9 @@ Test(lease_policy, a_hash_lock_that_is_held_several_times_goes_on_until_the_last
     cr_assert(lease_host_lists(scene.host, "state=held"));
     fake_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":1\r\n");
     cr_assert(lease_host_lists(scene.host, NULL));
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, others_tokens_release_nothing)
+LEASE_TEST(lease_policy, others_tokens_release_nothing)
 {
     struct scene scene = scene_with_lock(RULES);
 
@@ -363,10 +356,9 @@ Test(lease_policy, others_tokens_release_nothing)
     cr_assert(lease_host_lists(scene.host, "state=held"));
     assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
     fake_hear(scene.client, ":0\r\n");
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, that_is_taken_again_in_the_pipeline_that_releases_it)
+LEASE_TEST(lease_policy, that_is_taken_again_in_the_pipeline_that_releases_it)
 {
     struct scene scene = scene_with_lock(RULES);
 
@@ -384,10 +376,9 @@ Test(lease_policy, that_is_taken_again_in_the_pipeline_that_releases_it)
     cr_assert(lease_host_lists(scene.host, "lease=3000"));
     fake_assert_counter(scene.host, "lease_acquired_total", 3);
     fake_assert_counter(scene.host, "lease_released_total", 2);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, a_flush_releases_what_is_gone_then)
+LEASE_TEST(lease_policy, a_flush_releases_what_is_gone_then)
 {
     static const struct {
         const char *answer; /* NULL: none comes */
@@ -414,7 +405,7 @@ Test(lease_policy, a_flush_releases_what_is_gone_then)
 
 /* ---- transactions ---- */
 
-Test(lease_policy, within_a_transaction_nothing_counts_before_exec)
+LEASE_TEST(lease_policy, within_a_transaction_nothing_counts_before_exec)
 {
     struct scene scene = scene_with_lock(RULES);
 
@@ -434,10 +425,9 @@ Test(lease_policy, within_a_transaction_nothing_counts_before_exec)
     cr_assert(lease_host_lists(scene.host, "key=other"));
     fake_assert_counter(scene.host, "lease_released_total", 1);
     fake_assert_counter(scene.host, "lease_acquired_total", 2);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, a_transaction_that_is_given_up_changes_nothing)
+LEASE_TEST(lease_policy, a_transaction_that_is_given_up_changes_nothing)
 {
     static const char *const ends[][2] = {
         {"EXEC", "*-1\r\n"}, {"EXEC", "_\r\n"}, {"EXEC", "-EXECABORT\r\n"}, {"DISCARD", ""}};
@@ -455,7 +445,7 @@ Test(lease_policy, a_transaction_that_is_given_up_changes_nothing)
     }
 }
 
-Test(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
+LEASE_TEST(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
 {
     struct scene scene = scene_of(RULES);
 
@@ -476,7 +466,6 @@ Test(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
     fake_ask(scene.client, "ZREM sem t1", ":1\r\n");
     cr_assert(lease_host_lists(scene.host, NULL));
     fake_assert_counter(scene.host, "lease_released_total", 1);
-    lease_host_free(scene.host);
 }
 
 /* Returns how long after its request a permit is renewed, µs: requests went before it, it is taken so much later than a
@@ -506,7 +495,7 @@ static int64_t permit_renewed_after(int before, int64_t phase_ms, int64_t later_
 
 /* The third of the lease that is left is for clocks that are ahead. How much sooner a permit is renewed depends on how
  * many requests went before. */
-Test(lease_policy, a_permit_is_renewed_before_two_thirds_are_over)
+LEASE_TEST(lease_policy, a_permit_is_renewed_before_two_thirds_are_over)
 {
     for (int before = 0; before < 24; before++) {
         for (int64_t phase_ms = 0; phase_ms < 100; phase_ms += 30) {
@@ -520,7 +509,7 @@ Test(lease_policy, a_permit_is_renewed_before_two_thirds_are_over)
 
 /* ---- without a lease ---- */
 
-Test(lease_policy, setnx_alone_is_healed)
+LEASE_TEST(lease_policy, setnx_alone_is_healed)
 {
     struct scene scene = scene_of(RULES);
 
@@ -533,10 +522,9 @@ Test(lease_policy, setnx_alone_is_healed)
     cr_assert(lease_host_lists(scene.host, "state=held"));
     fake_assert_counter(scene.host, "lease_healed_total", 1);
     assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, what_cannot_be_healed_is_tried_again_as_long_as_it_takes)
+LEASE_TEST(lease_policy, what_cannot_be_healed_is_tried_again_as_long_as_it_takes)
 {
     struct scene scene = scene_of(RULES "grace = 1s\n");
 
@@ -551,12 +539,11 @@ Test(lease_policy, what_cannot_be_healed_is_tried_again_as_long_as_it_takes)
     fake_answer(scene.host, "1 30000");
     fake_pass(scene.host, 1000);
     cr_assert(lease_host_lists(scene.host, NULL));
-    lease_host_free(scene.host);
 }
 
 /* ---- many ---- */
 
-Test(lease_policy, calls_under_way_are_bounded)
+LEASE_TEST(lease_policy, calls_under_way_are_bounded)
 {
     struct scene scene = scene_of(RULES);
     char text[64];
@@ -579,10 +566,9 @@ Test(lease_policy, calls_under_way_are_bounded)
     }
     fake_assert_counter(scene.host, "lease_renewals_total", 20000);
     fake_assert_counter(scene.host, "lease_held", 20000);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, what_max_leases_has_no_room_for_is_not_watched)
+LEASE_TEST(lease_policy, what_max_leases_has_no_room_for_is_not_watched)
 {
     struct scene scene = scene_of(RULES "[lease]\nmax_leases = 2000\n");
     char text[64];
@@ -604,10 +590,9 @@ Test(lease_policy, what_max_leases_has_no_room_for_is_not_watched)
     fake_reload(scene.host, RULES);
     fake_ask(scene.client, "SET job:0 t NX PX 3000", "+OK\r\n");
     fake_assert_counter(scene.host, "lease_weight", 509);
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, requests_that_max_leases_has_no_room_for_are_not_kept)
+LEASE_TEST(lease_policy, requests_that_max_leases_has_no_room_for_are_not_kept)
 {
     static char text[62000];
     struct scene scene = scene_of(RULES "[lease]\nmax_leases = 1000\n");
@@ -622,10 +607,9 @@ Test(lease_policy, requests_that_max_leases_has_no_room_for_are_not_kept)
     fake_lose(scene.client);
     fake_ask(scene.client, "SET job t NX PX 30000", "+OK\r\n");
     cr_assert(lease_host_lists(scene.host, "key=job db=0"), "and there is room again");
-    lease_host_free(scene.host);
 }
 
-Test(lease_policy, many_leases_of_a_key_are_looked_at_no_more_than_twice_as_often_as_they_are_renewed)
+LEASE_TEST(lease_policy, many_leases_of_a_key_are_looked_at_no_more_than_twice_as_often_as_they_are_renewed)
 {
     static const struct {
         const char *request, *reply;
@@ -652,7 +636,7 @@ Test(lease_policy, many_leases_of_a_key_are_looked_at_no_more_than_twice_as_ofte
     }
 }
 
-Test(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_told)
+LEASE_TEST(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_told)
 {
     struct scene scene = scene_of(RULES);
 
@@ -664,5 +648,4 @@ Test(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_told)
         }
     }
     cr_assert_leq(scene.host->sent_count, (size_t)101);
-    lease_host_free(scene.host);
 }
