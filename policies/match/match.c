@@ -6,22 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_SHOWN 64
-
 static void *zeroed(size_t size)
 {
     void *memory = conf_alloc(NULL, size);
 
     memset(memory, 0, size);
     return memory;
-}
-
-static bool faulty(char problem[CONF_PROBLEM_MAX], struct slice word, const char *what)
-{
-    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
-
-    snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, what);
-    return false;
 }
 
 /* ---- commands ---- */
@@ -139,7 +129,7 @@ static bool set_category(struct match_commands *commands, struct slice word, boo
     uint32_t category = command_category_find((struct slice){word.data + 1, word.length - 1});
 
     if (category == 0) {
-        return faulty(problem, word, "is no category of commands");
+        return conf_fault_word(problem, word, "is no category of commands");
     }
     struct category_word context = {.before = copy_commands(commands), .commands = commands, .category = category};
     for (size_t i = 0; i < command_count(); i++) {
@@ -187,14 +177,14 @@ static bool set_subcommand(struct match_commands *commands, struct slice word, s
     const struct command *command = command_find((struct slice){word.data, bar});
 
     if (command == NULL) {
-        return faulty(problem, word, "is no command that Headgate knows");
+        return conf_fault_word(problem, word, "is no command that Headgate knows");
     }
     if (bar + 1 == word.length) {
-        return faulty(problem, word, "names no subcommand");
+        return conf_fault_word(problem, word, "names no subcommand");
     }
     struct slice name = {word.data + bar + 1, word.length - bar - 1};
     if (!may_have_subcommand(command, name)) {
-        return faulty(problem, word, "is no subcommand that Headgate knows");
+        return conf_fault_word(problem, word, "is no subcommand that Headgate knows");
     }
     add_subcommand(commands, command, name, included);
     return true;
@@ -207,7 +197,7 @@ static bool take_command_word(struct match_commands *commands, struct slice word
     const char *bar = memchr(name.data, '|', name.length);
 
     if (name.length == 0) {
-        return faulty(problem, word, "excludes nothing");
+        return conf_fault_word(problem, word, "excludes nothing");
     }
     if (name.data[0] == '@') {
         return set_category(commands, name, included, problem);
@@ -224,7 +214,7 @@ static bool take_command_word(struct match_commands *commands, struct slice word
     }
     const struct command *command = command_find(name);
     if (command == NULL) {
-        return faulty(problem, name, "is no command that Headgate knows");
+        return conf_fault_word(problem, name, "is no command that Headgate knows");
     }
     set_command(commands, command_index(command), included);
     return true;
@@ -426,11 +416,13 @@ static bool take_client_word(struct client_word *client, struct slice word, char
         client->trait = (enum client_trait)i;
         client->glob = conf_format("%.*s", (int)value.length, value.data);
         if (client->trait == CLIENT_IP) {
-            return subnet_parse(&client->subnet, value) || faulty(problem, word, "holds no IP address or network");
+            return subnet_parse(&client->subnet, value) ||
+                   conf_fault_word(problem, word, "holds no IP address or network");
         }
         return words_check_glob(value, problem);
     }
-    return faulty(problem, word, "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB, identity:GLOB");
+    return conf_fault_word(problem, word,
+                           "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB, identity:GLOB");
 }
 
 struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX])
@@ -528,7 +520,7 @@ bool match_clients_warn(const char *text, const struct conf_rule *all, char prob
     while (words_next(&text, &word)) {
         struct slice name = {word.data + sizeof prefix - 1, word.length - (sizeof prefix - 1)};
         if (slice_begins(word, prefix) && strcspn(name.data, "*?[\\") >= name.length && !is_known(name, all)) {
-            return !faulty(problem, word, "is no identity of the file, so nobody is meant");
+            return !conf_fault_word(problem, word, "is no identity of the file, so nobody is meant");
         }
     }
     return false;

@@ -202,4 +202,7 @@ void *conf_alloc(void *old, size_t size);
 char *conf_vformat(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 char *conf_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Says in problem what is wrong with a word of an option's. Always false. */
+bool conf_fault_word(char problem[CONF_PROBLEM_MAX], struct slice word, const char *what);
+
 #endif

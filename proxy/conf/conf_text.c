@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a word that is at fault, so many bytes. */
+#define WORD_SHOWN 64
+
 void conf_out_of_memory(void)
 {
     fputs("headgate: out of memory for the configuration\n", stderr);
@@ -35,6 +38,14 @@ char *conf_format(const char *format, ...)
     char *text = conf_vformat(format, arguments);
     va_end(arguments);
     return text;
+}
+
+bool conf_fault_word(char problem[CONF_PROBLEM_MAX], struct slice word, const char *what)
+{
+    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
+
+    snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, what);
+    return false;
 }
 
 char *conf_copy(const char *text, size_t length)

@@ -1,18 +1,6 @@
 /* The elements of a glob: characters, classes; and whether a word is sound as one. */
 #include "conf/glob.h"
 
-#include <stdio.h>
-
-#define WORD_SHOWN 64
-
-static bool faulty(char problem[CONF_PROBLEM_MAX], struct slice word, const char *what)
-{
-    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
-
-    snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, what);
-    return false;
-}
-
 /* Reads one character of a class, which a backslash may precede. */
 static unsigned char class_character(const char **at)
 {
@@ -82,11 +70,12 @@ bool glob_check(struct slice word, char problem[CONF_PROBLEM_MAX])
     for (size_t i = 0; i < word.length; i++) {
         bool is_escaped = word.data[i] == '\\';
         if (is_escaped && ++i == word.length) {
-            return faulty(problem, word, "ends with a backslash");
+            return conf_fault_word(problem, word, "ends with a backslash");
         }
         bool is_member = within_class && (is_escaped || word.data[i] != ']');
         if (is_member && is_odd_range(word, i, is_escaped)) {
-            return faulty(problem, word, "has a \"-\" in a class that Redis takes for a range; put \"-\" first");
+            return conf_fault_word(problem, word,
+                                   "has a \"-\" in a class that Redis takes for a range; put \"-\" first");
         }
         if (is_member && i + 2 < word.length && word.data[i + 1] == '-' && word.data[i + 2] != ']') {
             i += 2;
@@ -95,5 +84,5 @@ bool glob_check(struct slice word, char problem[CONF_PROBLEM_MAX])
             i += within_class && word.data[i] == '[' && i + 1 < word.length && word.data[i + 1] == '^';
         }
     }
-    return !within_class || faulty(problem, word, "opens a class with \"[\" that it does not close");
+    return !within_class || conf_fault_word(problem, word, "opens a class with \"[\" that it does not close");
 }

@@ -1,38 +1,17 @@
 #include "conf/networks.h"
 
 #include "base/subnet.h"
+#include "conf/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SEPARATORS " \t,"
-#define WORD_SHOWN 64
 
 struct networks {
     bool has_unix;
     size_t count;
     struct subnet items[];
 };
-
-static struct slice next_word(const char **text)
-{
-    *text += strspn(*text, SEPARATORS);
-    struct slice word = {*text, strcspn(*text, SEPARATORS)};
-
-    *text += word.length;
-    return word;
-}
-
-static size_t count_words(const char *text)
-{
-    size_t count = 0;
-
-    while (next_word(&text).length > 0) {
-        count++;
-    }
-    return count;
-}
 
 static bool take_word(struct networks *networks, struct slice word)
 {
@@ -45,15 +24,14 @@ static bool take_word(struct networks *networks, struct slice word)
 
 struct networks *networks_compile(const char *text, char problem[CONF_PROBLEM_MAX])
 {
-    size_t count = count_words(text);
+    size_t count = words_count(text);
+    struct slice word;
     struct networks *networks = conf_alloc(NULL, sizeof *networks + count * sizeof networks->items[0]);
 
     *networks = (struct networks){.count = 0};
-    for (; count > 0; count--) {
-        struct slice word = next_word(&text);
+    while (words_next(&text, &word)) {
         if (!take_word(networks, word)) {
-            int shown = (int)(word.length < WORD_SHOWN ? word.length : WORD_SHOWN);
-            snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" is no address or network", shown, word.data);
+            (void)conf_fault_word(problem, word, "is no address or network");
             networks_free(networks);
             return NULL;
         }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define BLANKS " \t"
-#define WORD_SHOWN 64
 
 /* Up to a blank or a comma; but a comma behind a backslash or within a class of a glob is a part of the word. */
 static size_t word_length(const char *text)
@@ -142,14 +141,9 @@ static const char *find_trap(struct slice glob)
 
 bool words_check_glob(struct slice word, char problem[CONF_PROBLEM_MAX])
 {
-    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
-
     if (!glob_check(word, problem)) {
         return false;
     }
     const char *trap = find_trap(word);
-    if (trap != NULL) {
-        snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, trap);
-    }
-    return trap == NULL;
+    return trap == NULL || conf_fault_word(problem, word, trap);
 }

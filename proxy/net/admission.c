@@ -1,6 +1,5 @@
 #include "net/admission.h"
 
-#include "base/subnet.h"
 #include "conf/glob.h"
 #include "conf/words.h"
 
@@ -11,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORD_SHOWN 64
 /* How much of what a client has sent already is read before it is shown out. Bytes. */
 #define LAST_READ 4096
 
@@ -21,19 +19,8 @@
 
 enum word_kind { WORD_ALL, WORD_UNIX, WORD_ADDRESS, WORD_IDENTITY };
 
-struct word {
-    enum word_kind kind;
-    char *glob; /* of an identity */
-    struct subnet subnet;
-};
-
-struct words {
-    struct word *items;
-    size_t count;
-};
-
 struct door {
-    struct words allow, refuse;
+    struct identity_words allow, refuse;
 };
 
 struct admission {
@@ -47,26 +34,18 @@ struct admission {
 
 /* ---- words ---- */
 
-static bool faulty(char problem[CONF_PROBLEM_MAX], struct slice word, const char *what)
-{
-    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
-
-    snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, what);
-    return false;
-}
-
-static bool read_identity(struct word *word, struct slice text, char problem[CONF_PROBLEM_MAX])
+static bool read_identity(struct identity_word *word, struct slice text, char problem[CONF_PROBLEM_MAX])
 {
     struct slice glob = {text.data + strlen("identity:"), text.length - strlen("identity:")};
 
     word->kind = WORD_IDENTITY;
-    word->glob = conf_format("%.*s", (int)glob.length, glob.data);
-    return glob.length > 0 ? words_check_glob(glob, problem) : faulty(problem, text, "names no identity");
+    word->text = conf_format("%.*s", (int)glob.length, glob.data);
+    return glob.length > 0 ? words_check_glob(glob, problem) : conf_fault_word(problem, text, "names no identity");
 }
 
-static bool read_word(struct word *word, struct slice text, char problem[CONF_PROBLEM_MAX])
+static bool read_word(struct identity_word *word, struct slice text, char problem[CONF_PROBLEM_MAX])
 {
-    *word = (struct word){.kind = WORD_ALL};
+    word->kind = WORD_ALL;
     if (slice_is(text, "all")) {
         return true;
     }
@@ -80,35 +59,9 @@ static bool read_word(struct word *word, struct slice text, char problem[CONF_PR
     if (slice_begins(text, "ip:")) {
         word->kind = WORD_ADDRESS;
         return subnet_parse(&word->subnet, (struct slice){text.data + 3, text.length - 3}) ||
-               faulty(problem, text, "holds no IP address or network");
+               conf_fault_word(problem, text, "holds no IP address or network");
     }
-    return faulty(problem, text, "is none of ip:ADDRESS, ip:ADDRESS/BITS, unix, identity:GLOB, all");
-}
-
-/* Reads all words. False if one is at fault; problem tells of the last. */
-static bool read_words(struct words *words, const char *text, char problem[CONF_PROBLEM_MAX])
-{
-    size_t count = words_count(text);
-    bool sound = words_check(text, problem);
-    struct slice word;
-
-    *words = (struct words){0};
-    if (count == 0) {
-        return sound;
-    }
-    words->items = conf_alloc(NULL, count * sizeof *words->items);
-    while (words_next(&text, &word)) {
-        sound = read_word(&words->items[words->count++], word, problem) && sound;
-    }
-    return sound;
-}
-
-static void clear_words(struct words *words)
-{
-    for (size_t i = 0; i < words->count; i++) {
-        free(words->items[i].glob);
-    }
-    free(words->items);
+    return conf_fault_word(problem, text, "is none of ip:ADDRESS, ip:ADDRESS/BITS, unix, identity:GLOB, all");
 }
 
 /* ---- life ---- */
@@ -131,8 +84,8 @@ static void make_doors(struct admission *admission, const struct conf *conf)
     admission->doors = conf_alloc(NULL, admission->door_count * sizeof *admission->doors);
     for (size_t i = 0; i < admission->door_count; i++) {
         const struct conf_listener listener = conf_listener_at(conf, i);
-        (void)read_words(&admission->doors[i].allow, listener.terms->allow, problem);
-        (void)read_words(&admission->doors[i].refuse, listener.terms->refuse, problem);
+        (void)identity_words_read(&admission->doors[i].allow, listener.terms->allow, read_word, problem);
+        (void)identity_words_read(&admission->doors[i].refuse, listener.terms->refuse, read_word, problem);
     }
 }
 
@@ -167,8 +120,8 @@ void admission_release(struct admission *admission)
     }
     free(admission->identities);
     for (size_t i = 0; i < admission->door_count; i++) {
-        clear_words(&admission->doors[i].allow);
-        clear_words(&admission->doors[i].refuse);
+        identity_words_clear(&admission->doors[i].allow);
+        identity_words_clear(&admission->doors[i].refuse);
     }
     free(admission->doors);
     free(admission);
@@ -203,7 +156,8 @@ const struct identity *admission_identity(const struct admission *admission, siz
 
 /* ---- who is let in ---- */
 
-static bool word_means(const struct word *word, const struct identity_facts *facts, const struct identity *identity)
+static bool word_means(const struct identity_word *word, const struct identity_facts *facts,
+                       const struct identity *identity)
 {
     switch (word->kind) {
     case WORD_ALL:
@@ -213,17 +167,17 @@ static bool word_means(const struct word *word, const struct identity_facts *fac
     case WORD_ADDRESS:
         return subnet_has(&word->subnet, facts->address);
     case WORD_IDENTITY:
-        return identity != NULL && glob_match(word->glob, slice_of(identity->name));
+        return identity != NULL && glob_match(word->text, slice_of(identity->name));
     }
     return false;
 }
 
 /* Words of identities mean nobody at the first stage, or (identities_too) may mean anybody. */
-static bool any_means(const struct words *words, enum admission_stage stage, bool identities_too,
+static bool any_means(const struct identity_words *words, enum admission_stage stage, bool identities_too,
                       const struct identity_facts *facts, const struct identity *identity)
 {
     for (size_t i = 0; i < words->count; i++) {
-        const struct word *word = &words->items[i];
+        const struct identity_word *word = &words->items[i];
         bool is_open = stage == ADMISSION_ADDRESS && word->kind == WORD_IDENTITY;
         if (is_open ? identities_too : word_means(word, facts, identity)) {
             return true;
@@ -297,19 +251,19 @@ static const struct conf_rule *find_rule(const struct conf_rule *rules, const ch
 }
 
 /* A glob may be there for identities to come, a name may not; and nobody has given a user before he is let in. */
-static bool check_word(const struct word *word, const struct conf_rule *rules, char problem[CONF_PROBLEM_MAX])
+static bool check_word(const struct identity_word *word, const struct conf_rule *rules, char problem[CONF_PROBLEM_MAX])
 {
     if (word->kind != WORD_IDENTITY) {
         return true;
     }
-    const struct conf_rule *late = find_rule(rules, word->glob, true);
+    const struct conf_rule *late = find_rule(rules, word->text, true);
     if (late != NULL) {
         snprintf(problem, CONF_PROBLEM_MAX, "identity:%.40s goes by the user, who is known only after AUTH",
                  late->name);
         return false;
     }
-    if (is_plain(word->glob) && find_rule(rules, word->glob, false) == NULL) {
-        snprintf(problem, CONF_PROBLEM_MAX, "there is no [identity:%.40s]", word->glob);
+    if (is_plain(word->text) && find_rule(rules, word->text, false) == NULL) {
+        snprintf(problem, CONF_PROBLEM_MAX, "there is no [identity:%.40s]", word->text);
         return false;
     }
     return true;
@@ -318,13 +272,13 @@ static bool check_word(const struct word *word, const struct conf_rule *rules, c
 bool admission_check_clients(const char *text, const struct conf_rule *rules, char problem[CONF_PROBLEM_MAX],
                              const char **expected)
 {
-    struct words words;
-    bool sound = read_words(&words, text, problem);
+    struct identity_words words;
+    bool sound = identity_words_read(&words, text, read_word, problem);
 
     for (size_t i = 0; sound && i < words.count; i++) {
         sound = check_word(&words.items[i], rules, problem);
     }
-    clear_words(&words);
+    identity_words_clear(&words);
     *expected = EXPECTED;
     return sound;
 }

@@ -1,6 +1,5 @@
 #include "net/identity.h"
 
-#include "base/subnet.h"
 #include "conf/glob.h"
 #include "conf/words.h"
 #include "net/admission.h"
@@ -30,7 +29,6 @@ struct identity_options {
 #define DNS_NAME_MAX 255
 /* What getpwnam_r() and getgrnam_r() may need for one entry, at most. */
 #define ENTRY_MAX ((size_t)1 << 20)
-#define WORD_SHOWN 64
 
 #define CERTIFICATE_EXPECTED "cn:GLOB, san:GLOB and issuer:GLOB, with blanks or commas between them"
 #define ADDRESS_EXPECTED "ip:ADDRESS or ip:ADDRESS/BITS, with blanks or commas between them"
@@ -66,22 +64,6 @@ static const struct conf_option option_table[] = {
 /* ---- words ---- */
 
 enum word_kind { WORD_COMMON_NAME, WORD_ALTERNATIVE, WORD_ISSUER, WORD_ADDRESS, WORD_UID, WORD_GID, WORD_USER };
-
-struct identity_word {
-    enum word_kind kind;
-    char *text;           /* a glob, or the name of a user or group */
-    struct subnet subnet; /* of an address */
-    uint32_t id;          /* of a user or group … */
-    bool is_unknown;      /* … of which there is none by that name */
-};
-
-static bool faulty(char problem[CONF_PROBLEM_MAX], struct slice word, const char *what)
-{
-    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
-
-    snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, what);
-    return false;
-}
 
 /* What follows the prefix, if the word begins with it and there is more. */
 static bool has_prefix(struct slice word, const char *prefix, struct slice *rest)
@@ -134,7 +116,7 @@ static bool read_certificate_word(struct identity_word *word, struct slice text,
             return words_check_glob(glob, problem);
         }
     }
-    return faulty(problem, text, "is none of cn:GLOB, san:GLOB, issuer:GLOB");
+    return conf_fault_word(problem, text, "is none of cn:GLOB, san:GLOB, issuer:GLOB");
 }
 
 static bool read_address_word(struct identity_word *word, struct slice text, char problem[CONF_PROBLEM_MAX])
@@ -143,7 +125,7 @@ static bool read_address_word(struct identity_word *word, struct slice text, cha
 
     (void)has_prefix(text, "ip:", &network);
     word->kind = WORD_ADDRESS;
-    return subnet_parse(&word->subnet, network) || faulty(problem, text, "holds no IP address or network");
+    return subnet_parse(&word->subnet, network) || conf_fault_word(problem, text, "holds no IP address or network");
 }
 
 /* A number; false: it is a name, or too large. */
@@ -179,7 +161,7 @@ static bool find_group(const char *name, char *memory, size_t size, uint32_t *id
     return found != NULL;
 }
 
-static bool look_up(enum word_kind kind, const char *name, uint32_t *id)
+static bool look_up(unsigned int kind, const char *name, uint32_t *id)
 {
     bool found = false;
     int error = ERANGE;
@@ -202,12 +184,13 @@ static bool read_peer_word(struct identity_word *word, struct slice text, char p
     } else if (has_prefix(text, "gid:", &name)) {
         word->kind = WORD_GID;
     } else {
-        return faulty(problem, text, "is none of uid:USER, gid:GROUP");
+        return conf_fault_word(problem, text, "is none of uid:USER, gid:GROUP");
     }
     word->text = copy_of(name);
     word->is_unknown = !read_id(word->text, &word->id) && !look_up(word->kind, word->text, &word->id);
     return !word->is_unknown ||
-           faulty(problem, text, word->kind == WORD_UID ? "is no user of this machine" : "is no group of this machine");
+           conf_fault_word(problem, text,
+                           word->kind == WORD_UID ? "is no user of this machine" : "is no group of this machine");
 }
 
 static bool read_user_word(struct identity_word *word, struct slice text, char problem[CONF_PROBLEM_MAX])
@@ -217,11 +200,8 @@ static bool read_user_word(struct identity_word *word, struct slice text, char p
     return words_check_glob(text, problem);
 }
 
-typedef bool word_reader(struct identity_word *word, struct slice text, char problem[CONF_PROBLEM_MAX]);
-
-/* Reads all words. False if one is at fault; problem tells of the first. */
-static bool read_words(struct identity_words *words, const char *text, word_reader *read,
-                       char problem[CONF_PROBLEM_MAX])
+bool identity_words_read(struct identity_words *words, const char *text, identity_word_reader *read,
+                         char problem[CONF_PROBLEM_MAX])
 {
     size_t count = words_count(text);
     char unused[CONF_PROBLEM_MAX];
@@ -240,7 +220,7 @@ static bool read_words(struct identity_words *words, const char *text, word_read
     return sound;
 }
 
-static void clear_words(struct identity_words *words)
+void identity_words_clear(struct identity_words *words)
 {
     for (size_t i = 0; i < words->count; i++) {
         free(words->items[i].text);
@@ -258,7 +238,7 @@ static const char *compile(struct identity *identity, const char *name, const st
     const struct {
         const char *option, *text;
         struct identity_words *words;
-        word_reader *read;
+        identity_word_reader *read;
         const char *expected;
     } kinds[] = {
         {"certificate", options->certificate, &identity->certificate, read_certificate_word, CERTIFICATE_EXPECTED},
@@ -276,7 +256,8 @@ static const char *compile(struct identity *identity, const char *name, const st
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         bool is_first = at_fault == NULL;
-        if (!read_words(kinds[i].words, kinds[i].text, kinds[i].read, is_first ? problem : unused) && is_first) {
+        if (!identity_words_read(kinds[i].words, kinds[i].text, kinds[i].read, is_first ? problem : unused) &&
+            is_first) {
             at_fault = kinds[i].option;
             *expected = kinds[i].expected;
         }
@@ -301,10 +282,10 @@ void identity_compile(struct identity *identity, size_t number, const struct con
 
 void identity_clear(struct identity *identity)
 {
-    clear_words(&identity->certificate);
-    clear_words(&identity->address);
-    clear_words(&identity->peer);
-    clear_words(&identity->user);
+    identity_words_clear(&identity->certificate);
+    identity_words_clear(&identity->address);
+    identity_words_clear(&identity->peer);
+    identity_words_clear(&identity->user);
     explicit_bzero(identity->upstream_password, strlen(identity->upstream_password));
     free(identity->upstream_password);
     free(identity->upstream_user);

@@ -8,6 +8,7 @@
 #ifndef HEADGATE_IDENTITY_H
 #define HEADGATE_IDENTITY_H
 
+#include "base/subnet.h"
 #include "conf/conf_table.h"
 
 #include <sys/socket.h>
@@ -39,13 +40,28 @@ struct identity_facts {
     const char *user;                               /* that it gave, and that Redis took; NULL: none */
 };
 
-struct identity_word;
+/* A word of an option, compiled. */
+struct identity_word {
+    unsigned int kind;    /* as who has read it numbers them */
+    char *text;           /* a glob, or the name of a user or group */
+    struct subnet subnet; /* of an address */
+    uint32_t id;          /* of a user or group … */
+    bool is_unknown;      /* … of which there is none by that name */
+};
 
 /* Words of one option. */
 struct identity_words {
     struct identity_word *items;
     size_t count;
 };
+
+/* Reads the text of a word. False with what is wrong in problem. */
+typedef bool identity_word_reader(struct identity_word *word, struct slice text, char problem[CONF_PROBLEM_MAX]);
+
+/* Reads all words. False if one is at fault; problem tells of the first. Either way they are to be cleared. */
+bool identity_words_read(struct identity_words *words, const char *text, identity_word_reader *read,
+                         char problem[CONF_PROBLEM_MAX]);
+void identity_words_clear(struct identity_words *words);
 
 /* Compiled; never changed afterwards. */
 struct identity {
