@@ -95,19 +95,10 @@ static void add_node(void *context, const struct node *node)
 /* The one that there is without a topology. */
 static void add_single(struct lines *lines, const struct server *server, int64_t lanes)
 {
-    const struct node node = {
-        .role = "server",
-        .address = server->conf->upstream.text,
-        .state = worker_pool_stat(&server->worker_pool, STATS_UPSTREAM_UP) > 0 ? "up" : "down",
-        .says = "",
-        .lanes = lanes,
-        .since_us = -1,
-        .offset = -1,
-        .slots = -1,
-        .lag_us = -1,
-        .reads = -1,
-    };
+    bool is_up = worker_pool_stat(&server->worker_pool, STATS_UPSTREAM_UP) > 0;
+    struct node node = node_of("server", server->conf->upstream.text, is_up ? "up" : "down");
 
+    node.lanes = lanes;
     add_node(lines, &node);
 }
 

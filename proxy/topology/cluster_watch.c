@@ -608,18 +608,10 @@ void cluster_watch_visit_nodes(const struct cluster_watch *watch, node_visit *vi
         const struct cluster_node *node = &map->nodes[i];
         cluster_map_address_text(node->host, node->port, address);
         cluster_map_address_text(of->host, of->port, master);
-        const struct node told = {
-            .role = node->is_master ? "master" : "replica",
-            .address = address,
-            .state = "listed",
-            .says = node->is_master ? "" : master,
-            .lanes = -1,
-            .since_us = clock_now_us() - node->since_us,
-            .offset = -1,
-            .lag_us = -1,
-            .reads = -1,
-            .slots = node->is_master ? node->slot_count : -1,
-        };
+        struct node told = node_of(node->is_master ? "master" : "replica", address, "listed");
+        told.says = node->is_master ? "" : master;
+        told.since_us = clock_now_us() - node->since_us;
+        told.slots = node->is_master ? node->slot_count : -1;
         visit(context, &told);
     }
 }

@@ -19,6 +19,21 @@ struct node {
     int64_t slots;    /* that a master of a cluster has; -1: it has none by its nature */
 };
 
+/* One of which nothing else is known. */
+static inline struct node node_of(const char *role, const char *address, const char *state)
+{
+    return (struct node){.role = role,
+                         .address = address,
+                         .state = state,
+                         .says = "",
+                         .lanes = -1,
+                         .since_us = -1,
+                         .offset = -1,
+                         .lag_us = -1,
+                         .reads = -1,
+                         .slots = -1};
+}
+
 typedef void node_visit(void *context, const struct node *node);
 
 #endif

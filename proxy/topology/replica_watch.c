@@ -481,18 +481,10 @@ void replica_watch_visit(const struct replica_watch *watch, node_visit *visit, v
         const struct replica *replica = watch->replicas[i];
         bool is_linked = is_wanted(watch) && replica->finding == FINDING_LINKED;
         place_text(&replica->place, text);
-        const struct node node = {
-            .role = "replica",
-            .address = text,
-            .state = state_of(watch, replica, now_us),
-            .says = "",
-            .lanes = -1,
-            .since_us = -1,
-            .offset = replica->listed_offset,
-            .slots = -1,
-            .lag_us = is_linked ? lag_us(watch, replica, now_us) : -1,
-            .reads = is_wanted(watch) ? (int64_t)atomic_load(&replica->tally->reads) : -1,
-        };
+        struct node node = node_of("replica", text, state_of(watch, replica, now_us));
+        node.offset = replica->listed_offset;
+        node.lag_us = is_linked ? lag_us(watch, replica, now_us) : -1;
+        node.reads = is_wanted(watch) ? (int64_t)atomic_load(&replica->tally->reads) : -1;
         visit(context, &node);
     }
 }

@@ -237,25 +237,15 @@ static void visit_master(const struct sentinel_watch *watch, int64_t lanes, node
         [CHECK_NOTHING] = "down", [CHECK_MASTER] = "up", [CHECK_NO_MASTER] = "no-master", [CHECK_UNSAID] = "unsaid"};
     const struct check *check = &watch->check;
     bool is_checked = is_known(watch) && place_equal(&check->place, &watch->place);
-    char text[PLACE_TEXT_MAX];
-    struct node node = {
-        .role = "master",
-        .address = "",
-        .state = !is_known(watch) ? "unknown"
-                 : is_checked     ? states[check->finding]
-                                  : "left",
-        .says = "",
-        .lanes = lanes,
-        .since_us = is_known(watch) ? clock_now_us() - watch->since_us : -1,
-        .offset = -1,
-        .slots = -1,
-        .lag_us = -1,
-        .reads = -1,
-    };
+    char text[PLACE_TEXT_MAX] = "";
+    struct node node = node_of("master", text, is_checked ? states[check->finding] : "left");
 
+    node.lanes = lanes;
     if (is_known(watch)) {
         place_text(&watch->place, text);
-        node.address = text;
+        node.since_us = clock_now_us() - watch->since_us;
+    } else {
+        node.state = "unknown";
     }
     visit(context, &node);
 }
@@ -265,19 +255,9 @@ static void visit_source(const struct source *source, node_visit *visit, void *c
     static const char *const states[] = {
         [OPINION_NONE] = "down", [OPINION_NOBODY] = "knows-no-master", [OPINION_PLACE] = "up"};
     char text[PLACE_TEXT_MAX] = "";
-    const struct node node = {
-        .role = "sentinel",
-        .address = source->address.text,
-        .state = states[source->opinion],
-        .says = text,
-        .lanes = -1,
-        .since_us = -1,
-        .offset = -1,
-        .slots = -1,
-        .lag_us = -1,
-        .reads = -1,
-    };
+    struct node node = node_of("sentinel", source->address.text, states[source->opinion]);
 
+    node.says = text;
     if (source->opinion == OPINION_PLACE) {
         place_text(&source->place, text);
     }
