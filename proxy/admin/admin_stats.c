@@ -106,13 +106,6 @@ static void add_policy_counters(struct admin_gathering *gathering)
 
 /* ---- as JSON: the names are those of /stats.json ---- */
 
-static void write_text(FILE *out, const char *name, const char *text)
-{
-    fprintf(out, "\"%s\":", name);
-    json_string(out, text, strlen(text));
-    fputc(',', out);
-}
-
 static void write_redis_version(FILE *out, const struct worker_facts *facts)
 {
     char version[32] = "";
@@ -121,15 +114,15 @@ static void write_redis_version(FILE *out, const struct worker_facts *facts)
         snprintf(version, sizeof version, "%u.%u.%u", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
                  facts->redis_version & 0xff);
     }
-    write_text(out, "redis_version", version);
+    json_field(out, "redis_version", version);
 }
 
 static void write_server(FILE *out, const struct server *server)
 {
     const struct worker_pool *worker_pool = &server->worker_pool;
 
-    write_text(out, "upstream", server->conf->upstream.text);
-    write_text(out, "pool", server->conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    json_field(out, "upstream", server->conf->upstream.text);
+    json_field(out, "pool", server->conf->pool == CONF_POOL_SESSION ? "session" : "shared");
     fprintf(out, "\"up\":%s,\"threads\":%zu,", worker_pool_stat(worker_pool, STATS_UPSTREAM_UP) != 0 ? "true" : "false",
             worker_pool->count);
 }
@@ -140,7 +133,7 @@ static void write_servers(FILE *out, const struct session_entry *session)
     for (size_t i = session->scope.first; i < session->scope.end; i++) {
         const struct server *server = &session->admin->servers->list[i];
         fputs(i > session->scope.first ? ",{" : "{", out);
-        write_text(out, "server", server->name);
+        json_field(out, "server", server->name);
         write_server(out, server);
         fprintf(out, "\"clients\":%" PRIu64 "}", worker_pool_stat(&server->worker_pool, STATS_CLIENTS_CONNECTED));
     }
@@ -152,8 +145,8 @@ static void write_process(FILE *out, const struct admin_gathering *gathering)
     const struct session_entry *session = gathering->session;
     const struct server *server = &session->admin->servers->list[session->scope.first];
 
-    write_text(out, "version", HEADGATE_VERSION);
-    write_text(out, "config_file", server->conf->path);
+    json_field(out, "version", HEADGATE_VERSION);
+    json_field(out, "config_file", server->conf->path);
     fprintf(out, "\"process_id\":%ld,\"uptime\":%" PRId64 ",\"counting_since\":%" PRId64 ",", (long)getpid(),
             (clock_now_us() - session->admin->started_us) / 1000000, admin_counting_since(session));
     if (admin_names_servers(session)) {

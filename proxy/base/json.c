@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <string.h>
+
 /* A byte of a string. What is no printable ASCII is written as Redis writes it, \x0a: it may be anything. What could
  * begin or end an element is written by its number, for whoever puts JSON into a page. */
 static void write_byte(FILE *out, unsigned char byte)
@@ -27,4 +29,11 @@ void json_string(FILE *out, const char *text, size_t length)
     fputc('"', out);
     json_bytes(out, text, length);
     fputc('"', out);
+}
+
+void json_field(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, "\"%s\":", name);
+    json_string(out, text, strlen(text));
+    fputc(',', out);
 }

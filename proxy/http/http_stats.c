@@ -66,13 +66,6 @@ bool http_is_ready(const struct http *http, char why[HTTP_WHY_SIZE])
     return true;
 }
 
-static void write_text(FILE *out, const char *name, const char *text)
-{
-    fprintf(out, "\"%s\":", name);
-    json_string(out, text, strlen(text));
-    fputc(',', out);
-}
-
 static int64_t unix_ms(void)
 {
     struct timespec now;
@@ -85,7 +78,7 @@ static int64_t unix_ms(void)
 static void write_server(const struct http *http, size_t server, FILE *out)
 {
     if (http_names_servers(http)) {
-        write_text(out, "server", http->servers->list[server].name);
+        json_field(out, "server", http->servers->list[server].name);
     }
 }
 
@@ -98,13 +91,13 @@ static void write_redis(const struct http *http, const struct http_snapshot *sna
         snprintf(version, sizeof version, "%u.%u.%u", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
                  facts->redis_version & 0xff);
     }
-    write_text(out, "upstream", http->servers->list[server].conf->upstream.text);
-    write_text(out, "redis_version", version);
+    json_field(out, "upstream", http->servers->list[server].conf->upstream.text);
+    json_field(out, "redis_version", version);
 }
 
 static void write_pool(const struct server *server, FILE *out)
 {
-    write_text(out, "pool", server->conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    json_field(out, "pool", server->conf->pool == CONF_POOL_SESSION ? "session" : "shared");
 }
 
 /* Several: what one has in place of the process. */
@@ -134,18 +127,18 @@ static void write_process(const struct http *http, const struct http_snapshot *s
     char why[HTTP_WHY_SIZE];
     bool is_ready = http_is_ready(http, why);
 
-    write_text(out, "version", HEADGATE_VERSION);
-    write_text(out, "machine", http->machine);
+    json_field(out, "version", HEADGATE_VERSION);
+    json_field(out, "machine", http->machine);
     if (http_names_servers(http)) {
         write_servers(http, snapshot, out);
     } else {
         write_redis(http, snapshot, 0, out);
     }
-    write_text(out, "config_file", http->host.conf(http->host.context)->path);
+    json_field(out, "config_file", http->host.conf(http->host.context)->path);
     if (!http_names_servers(http)) {
         write_pool(&http->servers->list[0], out);
     }
-    write_text(out, "state", why);
+    json_field(out, "state", why);
     fprintf(
         out,
         "\"ready\":%s,\"reload_ok\":%s,\"reloaded\":%" PRId64 ",\"process_id\":%ld,\"threads\":%zu,\"time\":%" PRId64
@@ -218,11 +211,11 @@ static void write_clients(const struct http *http, const struct http_snapshot *s
         const struct http_client_row *row = &snapshot->clients[i];
         fprintf(out, "%s{", i > 0 ? ",\n" : "");
         write_server(http, row->server, out);
-        write_text(out, "address", row->address);
-        write_text(out, "name", row->name);
-        write_text(out, "user", row->user);
-        write_text(out, "identity", row->identity);
-        write_text(out, "lane", row->lane);
+        json_field(out, "address", row->address);
+        json_field(out, "name", row->name);
+        json_field(out, "user", row->user);
+        json_field(out, "identity", row->identity);
+        json_field(out, "lane", row->lane);
         fprintf(out,
                 "\"id\":%" PRIu64 ",\"worker\":%zu,\"db\":%" PRId64 ",\"resp\":%d,\"age\":%" PRId64
                 ",\"idle_ms\":%" PRId64 ",\"pending\":%u,\"qbuf\":%zu,\"obuf\":%zu}",
@@ -239,9 +232,9 @@ static void write_lanes(const struct http *http, const struct http_snapshot *sna
         const struct http_lane_row *row = &snapshot->lanes[i];
         fprintf(out, "%s{", i > 0 ? ",\n" : "");
         write_server(http, row->server, out);
-        write_text(out, "use", row->use);
-        write_text(out, "state", row->state);
-        write_text(out, "user", row->user);
+        json_field(out, "use", row->use);
+        json_field(out, "state", row->state);
+        json_field(out, "user", row->user);
         fprintf(out,
                 "\"id\":%" PRIu64 ",\"worker\":%zu,\"db\":%" PRId64 ",\"resp\":%d,\"pending\":%" PRIu64
                 ",\"obuf\":%zu,\"idle_ms\":%" PRId64 ",\"failures\":%u}",
@@ -318,7 +311,7 @@ static size_t *rank_operations(const struct http_counts *before, const struct ht
 /* Without the brace at its beginning. */
 static void write_operation(const struct http_operation *operation, bool with_buckets, FILE *out)
 {
-    write_text(out, "name", operation->name);
+    json_field(out, "name", operation->name);
     fprintf(out,
             "\"count\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"sum_us\":%" PRIu64 ",\"min_us\":%" PRIu64
             ",\"max_us\":%" PRIu64 ",\"in\":%" PRIu64 ",\"out\":%" PRIu64,
@@ -443,8 +436,8 @@ static void write_rule(const struct http *http, size_t server, const struct poli
 {
     fputc('{', out);
     write_server(http, server, out);
-    write_text(out, "policy", policy->name);
-    write_text(out, "rule", rule->name);
+    json_field(out, "policy", policy->name);
+    json_field(out, "rule", rule->name);
     for (size_t i = 0; i < policy->rule_counter_count; i++) {
         struct slice name = short_name(policy->rule_counters[i].name);
         fprintf(out, "%s\"%.*s\":%" PRIu64, i > 0 ? "," : "", (int)name.length, name.data, rule->values[i]);
