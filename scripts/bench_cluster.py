@@ -8,7 +8,6 @@ than with one.
 """
 import contextlib
 import csv
-import os
 import subprocess
 import time
 from dataclasses import dataclass
@@ -81,6 +80,10 @@ class Nodes(bench_targets.Target):
     def upstream(self):
         return "cluster://" + ",".join(self.addresses())
 
+    def predixy_pool(self):
+        servers = "".join(f"    + {address}\n" for address in self.addresses())
+        return f"ClusterServerPool {{\n  Servers {{\n{servers}  }}\n}}\n"
+
     def cpu(self):
         return sum(node.cpu() for node in self.nodes)
 
@@ -88,30 +91,12 @@ class Nodes(bench_targets.Target):
         return sum(node.resident() for node in self.nodes)
 
 
-class Predixy(bench_targets.Child):
-    """One worker, as Headgate has by default, and no pauses for its log."""
-
-    load_options = RANDOM_KEYS
-
-    def __init__(self, binary, nodes, settings):
-        port = bench_targets.free_port()
-        servers = "".join(f"    + {address}\n" for address in nodes.addresses())
-        text = (f"Name bench\nBind {HOST}:{port}\nWorkerThreads {settings.threads}\nClientTimeout 3600\n"
-                "LogInfoSample 0\n"
-                f"ClusterServerPool {{\n  Servers {{\n{servers}  }}\n}}\n")
-        super().__init__("predixy", port, [os.path.abspath(binary), "predixy.conf"], [("predixy.conf", text)])
-
-
 class Headgate(bench_targets.Headgate):
     load_options = RANDOM_KEYS
 
 
 def peer(text, nodes, settings):
-    """predixy=BINARY is started; name=host:port runs already, before nodes of its own."""
-    name, _, what = text.partition("=")
-    if name == "predixy" and os.path.isfile(what):
-        return Predixy(what, nodes, settings)
-    target = bench_targets.peer(text)
+    target = bench_targets.peer(text, nodes, settings)
     target.load_options = RANDOM_KEYS
     return target
 

@@ -15,8 +15,8 @@ class Cell:
     clients: int
     pipeline: int
     size: int
-    bar: float
-    cpu_bar: float = 0.0  # seconds of Headgate's CPU a million requests; 0: no bar
+    bar: float = 0.0      # 0: no bar
+    cpu_bar: float = 0.0  # seconds of Headgate's CPU a million requests
 
     def smallest_run(self):
         """Each client sends at least a few pipelines, or the run measures its own start."""
@@ -25,8 +25,11 @@ class Cell:
 
 CELLS = [
     Cell("c1", 1, 1, 64, 0.55),
+    Cell("c10", 10, 1, 64),
     Cell("c50", 50, 1, 64, 0.95, 10.0),
+    Cell("c200", 200, 1, 64),
     Cell("c500", 500, 1, 64, 1.05),
+    Cell("p4", 50, 4, 64),
     Cell("p16", 50, 16, 64, 0.80),
     Cell("p64", 50, 64, 64, 0.95, 0.5),
     Cell("16k", 50, 1, 16 * 1024, 0.75),
@@ -44,6 +47,10 @@ class Run:
     proxy_cpu: float | None
     redis_cpu: float | None
     resident: int | None
+
+    def cpu(self):
+        """Of proxy and Redis together."""
+        return (self.proxy_cpu or 0) + self.redis_cpu
 
 
 def benchmark(target, operation, cell, requests):

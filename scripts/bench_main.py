@@ -20,6 +20,7 @@ import bench_latency
 import bench_leases
 import bench_memory
 import bench_policies
+import bench_report
 import bench_targets
 import bench_tls
 import bench_tls_targets
@@ -44,11 +45,17 @@ def parse_arguments():
     cell_names = [cell.name for cell in CELLS]
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds, of which medians are taken (5)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of one run (2)")
+    parser.add_argument("--rounds", type=int, help="alternating rounds, of which medians are taken (5; --report: 10)")
+    parser.add_argument("--seconds", type=float, help="length of one run (2; --report: 0.5)")
     parser.add_argument("--cells", help=f"any of {','.join(cell_names)}")
     parser.add_argument("--operations", help=f"any of {','.join(OPERATIONS)}")
     parser.add_argument("--targets", help=f"any of {','.join(bench_targets.STARTERS)}")
+    parser.add_argument("--report", nargs="?", const=bench_report.PAGE, metavar="FILE",
+                        help="instead: CPU of proxy and Redis together, beside all others, written between the marks of "
+                             "%(const)s or of that file")
+    parser.add_argument("--placements", help=f"with --report: any of {','.join(bench_report.PLACEMENTS)}")
+    parser.add_argument("--away", type=lambda text: list(map(float, text.split(","))), default=[], metavar="MS,MS",
+                        help="with --report: also with Redis so many milliseconds away")
     parser.add_argument("--policies", nargs="?", const=",".join(bench_policies.PARTS), metavar="PARTS",
                         help="instead: what rules cost, and what a flood of refused commands does to others; "
                              "any of %(const)s")
@@ -60,12 +67,11 @@ def parse_arguments():
                         help="instead: TLS towards Redis, towards clients and on both sides, beside direct TLS; any of "
                              "%(const)s; --targets are then some of " + ",".join(bench_tls_targets.STARTERS))
     parser.add_argument("--cluster", action="store_true",
-                        help="instead: before a Redis Cluster of three masters, beside redis-benchmark --cluster; --peer "
-                             "may be predixy=BINARY, too, which is started")
+                        help="instead: before a Redis Cluster of three masters, beside redis-benchmark --cluster")
     parser.add_argument("--ways", default=",".join(bench_tls_targets.WAYS), help="with --tls: any of %(default)s")
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT",
-                        help="a proxy that runs already, best in front of the Redis of the bench (--redis-port); with "
-                             "--tls: haproxy or stunnel")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=WHAT",
+                        help="another proxy: HOST:PORT, best in front of the Redis of the bench (--redis-port); or what "
+                             "is started: predixy's binary, or another one of Headgate; with --tls: haproxy or stunnel")
     parser.add_argument("--redis-port", type=int, help="where the bench starts its Redis (a free port)")
     parser.add_argument("--pool", choices=("shared", "session"), default="shared", help="Headgate's pool mode")
     parser.add_argument("--threads", type=int, default=1, help="Headgate's workers (1)")
@@ -77,6 +83,8 @@ def parse_arguments():
     parser.add_argument("--csv", metavar="FILE", help="write every figure there")
     parser.add_argument("--quick", action="store_true", help="one short round, 1000 idle clients: to see that it works")
     options = parser.parse_args()
+    options.rounds = options.rounds or (10 if options.report else 5)
+    options.seconds = options.seconds or (0.5 if options.report else 2.0)
     options.redis_port = options.redis_port or bench_targets.free_port()
     if options.quick:
         options.rounds, options.seconds, options.settle = 1, 0.3, 2.0
@@ -89,9 +97,14 @@ def parse_arguments():
         options.operations = chosen(options.operations, OPERATIONS, "--operations")
         options.targets, options.idle = chosen(options.targets or "headgate", ("headgate",), "--targets"), 0
         return options
-    options.cells = [CELLS[cell_names.index(name)] for name in chosen(options.cells, cell_names, "--cells")]
+    usual = bench_report.CELL_NAMES if options.report else [cell.name for cell in CELLS if cell.bar]
+    names = chosen(options.cells, cell_names, "--cells") if options.cells else usual
+    options.cells = [CELLS[cell_names.index(name)] for name in names]
     options.operations = chosen(options.operations, OPERATIONS, "--operations")
     options.targets = [] if options.targets == "" else chosen(options.targets, bench_targets.STARTERS, "--targets")
+    if options.report:
+        options.idle = 0
+        options.placements = chosen(options.placements, bench_report.PLACEMENTS, "--placements")
     if options.policies:
         options.policies = chosen(options.policies, bench_policies.PARTS, "--policies")
         options.idle, options.targets = 0, ["headgate"]
@@ -139,7 +152,7 @@ class Bench:
         self.stack = stack
         self.redis = self._keep(bench_targets.start_redis(options.redis_port, options.connections))
         self.proxies = [self._keep(bench_targets.STARTERS[name](self.redis, options)) for name in options.targets]
-        self.proxies += [bench_targets.peer(text) for text in options.peer]
+        self.proxies += [self._keep(bench_targets.peer(text, self.redis, options)) for text in options.peer]
         self.memory = {proxy.name: Memory(proxy.resident()) for proxy in self.proxies}
         self.sitting = Sitting(self.redis, self.proxies, options.cells, options.operations,
                                Benchmark(self.redis, options.seconds).measure)
@@ -165,12 +178,6 @@ class Bench:
         time.sleep(self.options.settle)
         for proxy in self.proxies:
             self.memory[proxy.name].settled = proxy.resident()
-
-    def best_peer(self, operation, cell):
-        """(name, ratio) of the fastest proxy beside Headgate, or None."""
-        peers = [(proxy.name, self.sitting.series[proxy.name, operation, cell].ratio()) for proxy in self.proxies
-                 if proxy.name != "headgate"]
-        return max(peers, key=lambda pair: pair[1], default=None)
 
 
 def mebibytes(value):
@@ -206,15 +213,14 @@ def print_memory(bench):
 
 
 def print_bars(bench):
-    """Headgate against what it promises, and against the best of the others."""
-    print(f"\n{'Headgate':<9}{'ratio':>7}{'bar':>7}{'':>9}{'best peer':>14}{'ratio':>7}{'':>9}{'CPU':>8}{'bar':>7}")
+    """Headgate against what it promises."""
+    print(f"\n{'Headgate':<9}{'ratio':>7}{'bar':>7}{'':>9}{'CPU':>8}{'bar':>7}")
     for operation, cell, name, series in bench.sitting.rows():
         if name != "headgate":
             continue
         ratio, cpu = series.ratio(), series.middle("proxy_cpu")
-        line = f"{operation.upper() + ' ' + cell.name:<9}{ratio:>7.2f}{cell.bar:>7.2f}{verdict(ratio >= cell.bar):>9}"
-        peer = bench.best_peer(operation, cell)
-        line += f"{peer[0]:>14}{peer[1]:>7.2f}{'ahead' if ratio > peer[1] else 'BEHIND':>9}" if peer else " " * 30
+        line = f"{operation.upper() + ' ' + cell.name:<9}{ratio:>7.2f}"
+        line += f"{cell.bar:>7.2f}{verdict(ratio >= cell.bar):>9}" if cell.bar else " " * 16
         line += f"{cpu:>8.2f}"
         line += f"{cell.cpu_bar:>7.2f}  {verdict(cpu <= cell.cpu_bar)}" if cell.cpu_bar else ""
         print(line)
@@ -260,6 +266,10 @@ def write_csv(bench, path):
 
 def run(options):
     prepare(options)
+    if options.report:
+        with contextlib.ExitStack() as stack:
+            bench_report.run(options, stack)
+        return
     if options.tls:
         bench_tls.run(options)
         return

@@ -79,7 +79,7 @@ PROOF = {"five": {"limit": "admitted"}, "key": {"limit": "admitted"}, "latency":
 @dataclass(frozen=True)
 class Bar:
     ratio: float
-    cells: tuple = tuple(cell.name for cell in bench_load.CELLS)
+    cells: tuple = tuple(cell.name for cell in bench_load.CELLS if cell.bar)
     noise: float = 0.0  # how many standard errors below are still good
     others: dict = field(default_factory=dict)  # the ratio in cells of that name
 

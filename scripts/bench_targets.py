@@ -83,6 +83,11 @@ class Target:
         """As Headgate's option of that name has it."""
         return f"{self.host}:{self.port}"
 
+    def predixy_pool(self):
+        """The same in predixy's file."""
+        return ("StandaloneServerPool {\n  Databases 16\n  Hash crc16\n  Distribution modula\n  RefreshMethod fixed\n"
+                f"  Group bench {{\n    + {self.upstream}\n  }}\n}}\n")
+
     def cpu(self):
         return cpu_seconds(self.pid) if self.pid else None
 
@@ -144,12 +149,12 @@ def start_redis(port, connections, options=()):
 class Headgate(Child):
     """rules: further sections of its file."""
 
-    def __init__(self, redis, settings, name="headgate", rules=""):
+    def __init__(self, redis, settings, name="headgate", rules="", binary=None):
         port, self.admin_port = free_port(), free_port()
         text = (f"[headgate]\nlisten = {HOST}:{port}\nupstream = {redis.upstream}\n"
                 f"admin = {HOST}:{self.admin_port}\nthreads = {settings.threads}\npool = {settings.pool}\n"
                 f"max_clients = {settings.connections}\n{rules}")
-        super().__init__(name, port, [settings.headgate, "-c", "headgate.ini"], [("headgate.ini", text)])
+        super().__init__(name, port, [binary or settings.headgate, "-c", "headgate.ini"], [("headgate.ini", text)])
 
     def counters(self, section):
         """A section of STATS, numbers by name."""
@@ -158,6 +163,16 @@ class Headgate(Child):
             with connection.makefile("rb") as reply:
                 lines = reply.read(int(reply.readline()[1:])).decode().splitlines()
         return {name: int(value) for name, _, value in (line.partition(":") for line in lines) if value.isdigit()}
+
+
+class Predixy(Child):
+    """One worker, as Headgate has by default, and no pauses for its log."""
+
+    def __init__(self, binary, redis, settings):
+        port = free_port()
+        text = (f"Name bench\nBind {HOST}:{port}\nWorkerThreads {settings.threads}\nClientTimeout 3600\n"
+                f"LogInfoSample 0\n{redis.predixy_pool()}")
+        super().__init__("predixy", port, [binary, "predixy.conf"], [("predixy.conf", text)])
 
 
 def start_haproxy(redis, settings):
@@ -189,11 +204,17 @@ def find(program):
     return path
 
 
-def peer(text):
-    """A proxy that runs already: name=host:port."""
+def peer(text, redis, settings):
+    """predixy=BINARY and another name of a Headgate's binary are started; name=host:port runs already."""
+    name, _, binary = text.partition("=")
+    if os.path.isfile(binary):
+        binary = os.path.abspath(binary)
+        if os.path.basename(binary) == "predixy":
+            return Predixy(binary, redis, settings)
+        return Headgate(redis, settings, name, binary=binary)
     match = re.fullmatch(r"([\w.-]+)=([^=]+):(\d+)", text)
     if not match:
-        raise Failure(f"--peer {text}: expected name=host:port")
+        raise Failure(f"--peer {text}: expected name=host:port or name=binary")
     name, host, port = match.group(1), match.group(2), int(match.group(3))
     if not answers(host, port):
         raise Failure(f"--peer {text}: nothing answers a GET there")
