@@ -81,6 +81,9 @@
     X(UPSTREAM_BYTES_OUT, "Upstream", "upstream_bytes_out_total", COUNTER, "bytes written to Redis")                   \
     X(UPSTREAM_READS, "Upstream", "upstream_reads_total", COUNTER, "read calls on lanes")                              \
     X(UPSTREAM_WRITES, "Upstream", "upstream_writes_total", COUNTER, "write calls on lanes")                           \
+    X(REQUESTS_PER_WRITES, "Upstream", "requests_per_hundred_writes", GAUGE, "forwarded, by 100 write calls on lanes") \
+    X(REQUESTS_PER_READS, "Upstream", "requests_per_hundred_reads", GAUGE, "forwarded, by 100 read calls on lanes")    \
+    X(LANE_HOLDS, "Upstream", "lane_holds_total", COUNTER, "times that requests waited to be written with others")     \
     X(TOPOLOGY_CHANGES, "Topology", "topology_changes_total", COUNTER,                                                 \
       "times the master was found at another place than before, or anew")                                              \
     X(SENTINELS_UP, "Topology", "sentinels_up", GAUGE, "sentinels that answer, and know the master")                   \
@@ -120,7 +123,8 @@
     X(MEMORY_LIMIT, "Memory", "memory_limit_bytes", GAUGE, "memory_limit in force, of all servers")                    \
     X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use, and requests under way")         \
     X(BUFFER_BYTES_KEPT, "Memory", "buffer_bytes_kept", GAUGE, "buffer memory kept for reuse")                         \
-    X(TURNS, "Loop", "loop_turns_total", COUNTER, "turns of the event loop")
+    X(TURNS, "Loop", "loop_turns_total", COUNTER, "turns of the event loop")                                           \
+    X(DOZES, "Loop", "loop_dozes_total", COUNTER, "of these, begun by waiting for Redis alone: see lane_holds_total")
 
 enum stats_id {
 #define STATS_ENUM(identifier, section, name, kind, help) STATS_##identifier,

@@ -39,7 +39,7 @@ bool mailbox_open(struct mailbox *mailbox, struct reactor *reactor)
     }
     pthread_mutex_init(&mailbox->lock, NULL);
     event_assign(&mailbox->event, reactor->base, mailbox->fd, EV_READ | EV_PERSIST, read_messages, mailbox);
-    if (event_add(&mailbox->event, NULL) != 0) {
+    if (!reactor_wakes_by(reactor, mailbox->fd) || event_add(&mailbox->event, NULL) != 0) {
         pthread_mutex_destroy(&mailbox->lock);
         close(mailbox->fd);
         errno = ENOMEM;

@@ -15,6 +15,7 @@
 #include "tls/tls_wire.h"
 
 #include <event2/event.h>
+#include <sys/epoll.h>
 #include <sys/queue.h>
 
 /* Scratch memory for one read; its content is void when the callback that filled it returns. */
@@ -30,6 +31,8 @@ enum reactor_stage {
     /* What can be put off. It is not settled with the others, but run once behind them; what queues itself again then
      * is run in the next turn, which does not wait for events. */
     REACTOR_STAGE_LATE = REACTOR_STAGES,
+    /* It begins the next turn, behind a doze: the turn waits for what ends that alone, and for a moment only. */
+    REACTOR_STAGE_HELD,
     REACTOR_QUEUES
 };
 
@@ -54,6 +57,7 @@ struct reactor {
     uint32_t handshakes; /* steps of handshakes in this loop iteration, of such a thread */
     int64_t now_us;      /* monotonic; 0: not yet asked for in this loop iteration */
     bool measures;       /* requests are measured: replies are told the time exactly */
+    int wakers;          /* an epoll descriptor of what ends a doze */
     STAILQ_HEAD(, reactor_task) tasks[REACTOR_QUEUES]; /* in the order in which they were queued */
     bool is_idle; /* a turn that did not wait has found nothing to do but what is late */
 };
@@ -78,13 +82,19 @@ bool reactor_init(struct reactor *reactor, struct stats *stats);
 void reactor_free(struct reactor *reactor);
 
 /* Queues the task for the end of this loop iteration; does nothing if it is queued already. First in, first out:
- * requests that clients sent one after the other reach Redis in that order, whatever lanes they take. */
+ * requests that clients sent one after the other reach Redis in that order, whatever lanes they take; not if held. */
 static inline void reactor_at_turn_end(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)
 {
     if (!task->queued) {
         task->queued = true;
         STAILQ_INSERT_TAIL(&reactor->tasks[stage], task, next);
     }
+}
+
+/* What comes on that descriptor from now on ends a doze, until it is closed. False when the system refuses. */
+static inline bool reactor_wakes_by(struct reactor *reactor, int fd)
+{
+    return epoll_ctl(reactor->wakers, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN | EPOLLET}) == 0;
 }
 
 /* Takes a task out of its queue, for what is about to be freed. */

@@ -143,8 +143,9 @@ static void stop_connection(struct lane *lane)
     connection_close(&lane->connection);
     lane_forget_sent(lane);
     event_del(&lane->timer);
-    reactor_cancel(lane->reactor, REACTOR_STAGE_REQUESTS, &lane->flush);
+    reactor_cancel(lane->reactor, lane->hold == LANE_HELD ? REACTOR_STAGE_HELD : REACTOR_STAGE_REQUESTS, &lane->flush);
     reactor_cancel(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
+    lane->hold = LANE_FREE;
     if (lane->state != LANE_READY) {
         /* A part of an answer to the greeting is nobody's. */
         resp_reply_reset(&lane->reply);
@@ -366,6 +367,7 @@ static bool connect_to(struct lane *lane, const struct connection_target *target
         return false;
     }
     connection_tune(fd, &lane->settings->tuning);
+    (void)reactor_wakes_by(lane->reactor, fd);
     connection_open(&lane->connection, lane->reactor, fd, lane_readable, lane_writable, lane);
     connection_want_write(&lane->connection, true);
     set_timer(lane, patience_us(lane));

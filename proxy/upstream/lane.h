@@ -25,6 +25,9 @@ enum lane_use {
     LANE_POOLED     /* exclusive, clean, without owner */
 };
 
+/* Of what was gathered: it may be held, is held for one turn, or is written in this one. */
+enum lane_hold { LANE_FREE, LANE_HELD, LANE_DUE };
+
 /* The id of a node of a cluster, and a '\0'. */
 #define LANE_NODE_ID_MAX 41
 
@@ -133,6 +136,7 @@ struct lane_link {
     bool is_left;                   /* retired at once: see upstream_move() */
     bool taken_over;                /* it was another lane's */
     bool is_proven;                 /* Redis has let it in, and keeps it in should it want a password later */
+    bool is_near;                   /* an answer has come at once */
     bool takes_nothing;             /* it cannot be written any more: what Redis had said before is read, and it ends */
 };
 
@@ -159,11 +163,15 @@ struct lane {
     struct event timer;       /* of the connection attempt, or until the next one */
     struct reactor_task flush;
     struct reactor_task take;
-    struct buffer output;     /* position `written` of the stream is its head */
-    uint64_t appended;        /* bytes ever given to lane_send */
-    uint64_t written;         /* bytes of them that the kernel took */
-    struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
-    uint64_t requests_waiting;
+    struct buffer output;      /* position `written` of the stream is its head */
+    uint64_t appended;         /* bytes ever given to lane_send */
+    uint64_t written;          /* bytes of them that the kernel took */
+    struct run *first, *last;  /* runs without all their replies; those with first_byte >= written are unsent */
+    uint64_t requests_waiting; /* written or not */
+    uint64_t gathered;         /* of these, of a READY one: so many came after the last write … */
+    uint64_t batch;            /* … which was of so many */
+    enum lane_hold hold;
+    uint64_t crowd;          /* so many waited at once of late */
     bool follows;            /* as its settings say, when it was made */
     bool giving_back;        /* what was not answered is just being given back: nothing may be sent on it */
     uint32_t longest_run;    /* so many requests of one client at most are made one run */

@@ -30,6 +30,7 @@ void lane_now_ready(struct lane *lane)
         lane_keep_owned(lane);
     }
     lane_move(lane, LANE_READY);
+    lane->gathered = lane->requests_waiting;
     lane->ready_us = reactor_now(lane->reactor);
     lane->failures = lane->desynced ? lane->failures : 0;
     lane->next_target = 0;

@@ -4,6 +4,11 @@
 #include <assert.h>
 #include <stdio.h>
 
+/* Requests are held until there are so many: more make a write no cheaper. */
+#define LANE_BATCH 64
+/* Redis reads no more at once. Bytes. */
+#define LANE_BATCH_BYTES ((size_t)16 * 1024)
+
 void lane_want_flush(struct lane *lane)
 {
     if (lane->state == LANE_READY) {
@@ -11,12 +16,13 @@ void lane_want_flush(struct lane *lane)
     }
 }
 
-static bool append_output(struct lane *lane, const char *data, size_t length)
+static bool append_output(struct lane *lane, const char *data, size_t length, uint32_t requests)
 {
     if (!buffer_append(&lane->reactor->buffers, &lane->output, data, length)) {
         return false;
     }
     lane->appended += length;
+    lane->gathered += requests;
     lane->used_us = reactor_now(lane->reactor);
     if (lane_is_congested(lane)) {
         lane->was_congested = true;
@@ -31,7 +37,7 @@ bool lane_send(struct lane *lane, struct run *run, const char *data, size_t leng
     run->first_byte = lane->appended;
     run->length = length;
     run->queued_us = reactor_now(lane->reactor);
-    if (!append_output(lane, data, length)) {
+    if (!append_output(lane, data, length, run->requests)) {
         return false;
     }
     run->lane = lane;
@@ -45,7 +51,7 @@ bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t re
     struct run *run = lane->last;
 
     assert(lane->state != LANE_CLOSED && run->first_byte + run->length == lane->appended);
-    if (!append_output(lane, data, length)) {
+    if (!append_output(lane, data, length, requests)) {
         return false;
     }
     run->length += length;
@@ -57,7 +63,7 @@ bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t re
 bool lane_send_silent(struct lane *lane, const char *data, size_t length)
 {
     assert(lane->use == LANE_EXCLUSIVE && lane->state != LANE_CLOSED);
-    return append_output(lane, data, length);
+    return append_output(lane, data, length, 0);
 }
 
 ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most)
@@ -108,6 +114,12 @@ void lane_flush(struct lane *lane)
     if (lane->state != LANE_READY || length == 0 || lane->link.takes_nothing) {
         return;
     }
+    /* Forgotten bit by bit; a long pipeline is no larger crowd. */
+    lane->crowd -= lane->crowd > 0;
+    lane->crowd = lane->requests_waiting > lane->crowd ? lane->requests_waiting : lane->crowd;
+    lane->crowd = lane->crowd > LANE_BATCH ? LANE_BATCH : lane->crowd;
+    lane->batch = lane->gathered;
+    lane->gathered = 0;
     ssize_t done = connection_write(&lane->connection, buffer_head(&lane->output), length);
     stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
@@ -136,7 +148,32 @@ void lane_flush(struct lane *lane)
     }
 }
 
+/*
+ * Redis takes in one go what it finds on a connection, and answers it in one go. While it has one batch at hand and the
+ * next one lies there, a further write buys little but wakes it more often. So what is gathered then is held for one
+ * turn, which begins with a doze: it ends with an answer, or soon, and clients do not wake it one by one. A batch is
+ * what comes in meanwhile, and grows with the load by itself. Not where few wait, or Redis is far: it would be felt.
+ */
+static bool is_to_be_held(const struct lane *lane)
+{
+    return lane->requests_waiting > lane->batch + lane->gathered && lane->use == LANE_SHARED && lane->link.is_near &&
+           lane->crowd >= LANE_CROWD && lane->gathered < LANE_BATCH &&
+           buffer_length(&lane->output) < LANE_BATCH_BYTES && !lane->take.queued;
+}
+
 void lane_flush_task(struct reactor_task *task)
 {
-    lane_flush((struct lane *)(void *)((char *)task - offsetof(struct lane, flush)));
+    struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, flush));
+
+    if (lane->hold == LANE_HELD) {
+        lane->hold = LANE_DUE;
+        lane_want_flush(lane);
+    } else if (lane->hold == LANE_FREE && lane->state == LANE_READY && is_to_be_held(lane)) {
+        lane->hold = LANE_HELD;
+        stats_add(lane->settings->stats, STATS_LANE_HOLDS, 1);
+        reactor_at_turn_end(lane->reactor, REACTOR_STAGE_HELD, &lane->flush);
+    } else {
+        lane->hold = LANE_FREE;
+        lane_flush(lane);
+    }
 }

@@ -5,6 +5,7 @@
 
 static void run_was_answered(struct lane *lane, struct run *run)
 {
+    lane->link.is_near = lane->link.is_near || clock_now_us() - run->queued_us <= LANE_NEAR_US;
     if (run->receiver != NULL) {
         run->receiver->answered(run);
     } else {

@@ -335,6 +335,11 @@ uint64_t servers_stat(const struct servers *servers, size_t first, size_t end, e
     if (is_least(id)) {
         return least_stat(servers, first, end, id);
     }
+    if (id == STATS_REQUESTS_PER_WRITES || id == STATS_REQUESTS_PER_READS) {
+        enum stats_id calls = id == STATS_REQUESTS_PER_WRITES ? STATS_UPSTREAM_WRITES : STATS_UPSTREAM_READS;
+        sum = servers_stat(servers, first, end, calls);
+        return sum == 0 ? 0 : 100 * servers_stat(servers, first, end, STATS_REQUESTS_FORWARDED) / sum;
+    }
     for (size_t i = first; i < end; i++) {
         sum += worker_pool_stat(&servers->list[i].worker_pool, id);
     }

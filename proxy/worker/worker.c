@@ -252,7 +252,9 @@ static void *worker_run(void *context)
         }
     }
     client_service_close_all(worker->clients, "shutting down");
-    reactor_settle(&worker->reactor);
+    do {
+        reactor_settle(&worker->reactor);
+    } while (reactor_settle_stage(&worker->reactor, REACTOR_STAGE_HELD));
     return NULL;
 }
 

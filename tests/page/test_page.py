@@ -131,6 +131,7 @@ def test_shows_what_is_so(page, busy):
     wait_for(lambda: "limit:few" in text(page, "#events-table"), what="the refusals")
     wait_for(lambda: tile(page, "Requests") not in ("–", "0 /s"), what="requests")
     wait_for(lambda: tile(page, "Errors") not in ("–", "0 /s"), what="errors")
+    wait_for(lambda: "–" not in tile(page, "Batches"), what="requests in one write and read")
     assert text(page, "#state") == "ready"
     for operation in ("get", "incr", "eval"):
         wait_for(lambda: page.find_elements(By.CSS_SELECTOR, f"[data-operation='{operation}']"), what=operation)

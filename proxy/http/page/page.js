@@ -187,7 +187,8 @@
     }
     const old = before && before.counters;
     const rate = (name) => (old && passed > 0 ? (stats.counters[name] - old[name]) / passed : null);
-    const measured = { passed, operations: fresh, rate, errors, parts: all.size > 0 ? percentiles(all, stats.bucket_steps) : null };
+    const each = (name, call) => (rate(call) > 0 ? rate(name) / rate(call) : null);
+    const measured = { passed, operations: fresh, rate, each, errors, parts: all.size > 0 ? percentiles(all, stats.bucket_steps) : null };
     if (before && passed > 0) {
       keep(history.times, stats.time / 1000);
       keep(history.requests, rate("requests_total"));
@@ -254,6 +255,8 @@
     ["Refused", (s, m) => number(m.passed ? (m.rate("limit_refused_total") || 0) + (m.rate("deny_rejected_total") || 0) : null) + " /s", "by limits and [deny:NAME] rules"],
     ["Clients", (s) => number(s.counters.clients_connected), "connections of applications; Redis sees only the lanes"],
     ["Lanes", (s) => number(s.counters.lanes_shared + s.counters.lanes_exclusive), "connections to Redis that carry them all"],
+    ["Batches", (s, m) => number(m.each("requests_forwarded_total", "upstream_writes_total")) + " / " + number(m.each("requests_forwarded_total", "upstream_reads_total")),
+      "requests that one write to Redis carried, and one read from it"],
     ["Leases", (s) => number(s.counters.lease_held || 0), "locks and permits that are watched now"],
     ["Memory", (s) => bytes(s.resident_bytes), "of this process, in RAM"],
   ];
