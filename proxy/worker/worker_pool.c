@@ -155,13 +155,11 @@ static bool open_parts(struct worker_pool *worker_pool, const struct worker_pool
 
     worker_pool->workers = calloc(count, sizeof(struct worker *));
     if (worker_pool->workers == NULL || !workgroup_open(&worker_pool->group, count)) {
-        free(worker_pool->workers);
         errno = ENOMEM;
         return false;
     }
     if (!chain_roster_open(&worker_pool->policies, given->policies, count)) {
         workgroup_close(&worker_pool->group);
-        free(worker_pool->workers);
         errno = ENOMEM;
         return false;
     }
@@ -169,7 +167,6 @@ static bool open_parts(struct worker_pool *worker_pool, const struct worker_pool
         int reason = errno;
         workgroup_close(&worker_pool->group);
         chain_roster_close(&worker_pool->policies);
-        free(worker_pool->workers);
         errno = reason;
         return false;
     }
@@ -190,6 +187,8 @@ bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool
     (void)malloc_trim(0);
     *worker_pool = (struct worker_pool){.stats = given->stats, .conf = conf, .last_client = given->clients_given};
     if (!open_parts(worker_pool, given, conf)) {
+        free(worker_pool->workers);
+        worker_pool->workers = NULL;
         return false;
     }
     worker_pool->admission = admission_new(conf);
