@@ -110,6 +110,8 @@ def tables_of(options, redis, keep):
     starters = [bench_targets.STARTERS[name] for name in options.targets]
     proxies = [keep(start(redis, options)) for start in starters]
     proxies += [keep(bench_targets.peer(text, redis, options)) for text in options.peer]
+    if any(proxy.pid is None for proxy in proxies):
+        raise Failure("--report counts the processor time of each proxy: a --peer has to be a binary, or run here")
     processors = sorted(os.sched_getaffinity(0))
     for name in options.placements:
         chosen = tuple(set(processors[part]) for part in PLACEMENTS[name])
