@@ -8,6 +8,8 @@
 #define LANE_BATCH 64
 /* Redis reads no more at once. Bytes. */
 #define LANE_BATCH_BYTES ((size_t)16 * 1024)
+/* A Redis that has said nothing for so long is busy, or hangs: others are not to be late for it. µs */
+#define LANE_SILENCE_US 5000
 
 void lane_want_flush(struct lane *lane)
 {
@@ -158,7 +160,8 @@ static bool is_to_be_held(const struct lane *lane)
 {
     return lane->requests_waiting > lane->batch + lane->gathered && lane->use == LANE_SHARED && lane->link.is_near &&
            lane->crowd >= LANE_CROWD && lane->gathered < LANE_BATCH &&
-           buffer_length(&lane->output) < LANE_BATCH_BYTES && !lane->take.queued;
+           buffer_length(&lane->output) < LANE_BATCH_BYTES && !lane->take.queued &&
+           reactor_now(lane->reactor) - lane->progress_us < LANE_SILENCE_US;
 }
 
 void lane_flush_task(struct reactor_task *task)
