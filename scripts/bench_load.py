@@ -86,7 +86,7 @@ def measure(target, redis, operation, cell, requests):
     report = benchmark(target, operation, cell, requests)
     after = [server.cpu() for server in servers]
     per_million = [None if start is None else (end - start) / requests * 1e6 for start, end in zip(before, after)]
-    throughput = float(re.search(r"throughput summary: ([\d.]+) requests per second", report).group(1))
+    throughput = float(re.search(r"throughput summary: ([\d.]+|inf) requests per second", report).group(1))
     return Run(rps=throughput, p50=percentile(report, 50), p99=percentile(report, 99), p999=percentile(report, 99.9),
                proxy_cpu=None if is_direct else per_million[0], redis_cpu=per_million[-1],
                resident=target.resident())

@@ -57,7 +57,8 @@ class Benchmark:
         if key not in self.speed:
             requests = cell.smallest_run()
             for _ in range(2):
-                speed = bench_load.measure(target, self.redis, operation, cell, requests).rps
+                # The clock of redis-benchmark goes by milliseconds: of less than one it says "inf".
+                speed = min(bench_load.measure(target, self.redis, operation, cell, requests).rps, requests * 1000)
                 requests = max(int(speed * self.seconds * CALIBRATION_SHARE), requests)
             self.speed[key] = speed
         return self.speed[key]
