@@ -34,7 +34,8 @@ struct lease_all_options {
 #define DAY_MS (INT64_C(86400) * SECOND_MS)
 #define PARTS_MAX 1000
 #define PERMITS_MAX 1000000
-#define FIELD(field) .offset = offsetof(struct lease_options, field), .reloadable = true
+#define NAMED(option, field) .name = (option), .offset = offsetof(struct lease_options, field), .reloadable = true
+#define FIELD(field) NAMED(#field, field)
 
 static const char *const watched_words[] = {"auto", "string", "hash", "semaphore", NULL};
 static const char *const owner_words[] = {"process", "connection", "client", NULL};
@@ -44,105 +45,43 @@ static const char *const unit_words[] = {"auto", "s", "ms", "us", NULL};
 static const char *const care_words[] = {"renew", "self", "never", NULL};
 
 static const struct conf_option option_table[] = {
-    {.name = "keys",
-     FIELD(keys),
-     .type = CONF_STRING,
-     .max = TEXT_MAX,
-     .initial = "",
+    {FIELD(keys), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
      .help = "Globs of the keys that are locks or semaphores, as in KEYS. They must be named: not every SET NX is a\n"
              "lock."},
-    {.name = "kind",
-     FIELD(watched),
-     .type = CONF_WORD,
-     .words = watched_words,
-     .initial = "auto",
+    {NAMED("kind", watched), .type = CONF_WORD, .words = watched_words, .initial = "auto",
      .help = "What is watched: string (SET NX and scripts that take strings), hash (Redisson's locks), semaphore\n"
              "(sorted sets), or auto for all of them."},
-    {.name = "ttl",
-     FIELD(ttl),
-     .type = CONF_TIME,
-     .min = 100,
-     .max = DAY_MS,
-     .initial = "30s",
+    {FIELD(ttl), .type = CONF_TIME, .min = 100, .max = DAY_MS, .initial = "30s",
      .help = "The lease of what was taken without one: by SETNX without EXPIRE, or as a permit whose lease is not to\n"
              "be seen."},
-    {.name = "renew",
-     FIELD(renew),
-     .type = CONF_STRING,
-     .min = 1,
-     .max = 16,
-     .initial = "1/3",
+    {FIELD(renew), .type = CONF_STRING, .min = 1, .max = 16, .initial = "1/3",
      .help = "After which part of the lease it is renewed."},
-    {.name = "max_hold",
-     FIELD(max_hold),
-     .type = CONF_TIME,
-     .min = 100,
-     .max = 366 * DAY_MS,
-     .initial = "1h",
+    {FIELD(max_hold), .type = CONF_TIME, .min = 100, .max = 366 * DAY_MS, .initial = "1h",
      .help = "Nothing is renewed beyond this time after a lock was taken: a program that hangs must not hold it for\n"
              "ever."},
-    {.name = "owner",
-     FIELD(owner),
-     .type = CONF_WORD,
-     .words = owner_words,
-     .initial = "process",
+    {FIELD(owner), .type = CONF_WORD, .words = owner_words, .initial = "process",
      .help =
          "Whose connections show that the holder lives: process, those of the process that took the lock, or where\n"
          "it cannot be told, the connection; connection, the one that took it; client, those of the same address,\n"
          "user and name (CLIENT SETNAME), or without a name, the connection."},
-    {.name = "grace",
-     FIELD(grace),
-     .type = CONF_TIME,
-     .min = 1,
-     .max = DAY_MS,
-     .zero = "none",
-     .initial = "5s",
+    {FIELD(grace), .type = CONF_TIME, .min = 1, .max = DAY_MS, .zero = "none", .initial = "5s",
      .help = "How long an owner without connections is waited for. Nothing is renewed meanwhile."},
-    {.name = "on_owner_gone",
-     FIELD(farewell),
-     .type = CONF_WORD,
-     .words = farewell_words,
-     .initial = "expire",
+    {NAMED("on_owner_gone", farewell), .type = CONF_WORD, .words = farewell_words, .initial = "expire",
      .help = "What becomes of its locks then: expire, they end with their lease; release, they are released at once."},
-    {.name = "score",
-     FIELD(score),
-     .type = CONF_WORD,
-     .words = score_words,
-     .initial = "auto",
+    {FIELD(score), .type = CONF_WORD, .words = score_words, .initial = "auto",
      .help = "What the scores of a semaphore say: when a permit was acquired, or when it expires."},
-    {.name = "unit",
-     FIELD(unit),
-     .type = CONF_WORD,
-     .words = unit_words,
-     .initial = "auto",
-     .help = "The unit of those scores."},
-    {.name = "limit",
-     FIELD(limit),
-     .type = CONF_INTEGER,
-     .max = PERMITS_MAX,
-     .zero = "not said",
-     .initial = "0",
+    {FIELD(unit), .type = CONF_WORD, .words = unit_words, .initial = "auto", .help = "The unit of those scores."},
+    {FIELD(limit), .type = CONF_INTEGER, .max = PERMITS_MAX, .zero = "not said", .initial = "0",
      .help = "How many permits a semaphore has whose clients go by ZRANK. Attempts with a higher rank are no permits,\n"
              "and are not kept. If it is not said, they count once they were kept for a third of their lease."},
-    {.name = "libraries",
-     FIELD(libraries),
-     .type = CONF_STRING,
-     .max = TEXT_MAX,
-     .initial = "redlock.net:self redis-semaphore:self",
+    {FIELD(libraries), .type = CONF_STRING, .max = TEXT_MAX, .initial = "redlock.net:self redis-semaphore:self",
      .help =
          "LIBRARY:renew, LIBRARY:self (it renews its locks itself, and they are left to it) or LIBRARY:never (they\n"
          "are no business of the watchdog), for libraries that are told by their scripts."},
-    {.name = "watchdog",
-     FIELD(watchdog),
-     .type = CONF_STRING,
-     .max = TEXT_MAX,
-     .initial = "redisson:30s aioredlock:10s",
+    {FIELD(watchdog), .type = CONF_STRING, .max = TEXT_MAX, .initial = "redisson:30s aioredlock:10s",
      .help = "LIBRARY:TIME, the lease that a library gives to locks for which none was asked, and which it renews\n"
              "itself: they are left to it. Another lease was asked for: see prolong_explicit."},
-    {.name = "prolong_explicit",
-     FIELD(prolong_explicit),
-     .type = CONF_TOGGLE,
-     .initial = "off",
+    {FIELD(prolong_explicit), .type = CONF_TOGGLE, .initial = "off",
      .help = "Whether locks of those libraries for which a lease was asked, as by lock(2, SECONDS) of Redisson, are\n"
              "renewed. If not, they end when their owner wished."},
     CONF_SERVERS_OPTION(struct lease_options, servers),

@@ -54,7 +54,7 @@ void reactor_free(struct reactor *reactor)
     splice_close(&reactor->splice);
     buffer_pool_free(&reactor->buffers);
     close(reactor->wakers);
-    *reactor = (struct reactor){.wakers = -1};
+    *reactor = (struct reactor){.wakers = -1, .splice = {-1, -1}};
 }
 
 void reactor_cancel(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)

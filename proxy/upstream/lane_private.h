@@ -120,7 +120,7 @@ void lane_unheard(struct lane *lane, const char *why);
 void lane_want_flush(struct lane *lane);
 /* Writes what the kernel takes of the output; nothing on a lane that is not ready. */
 void lane_flush(struct lane *lane);
-/* The same as the task of the stage of requests, or holds it for one turn: lane->flush. */
+/* Writes it, or holds it for one turn. The task of the stage of requests: lane->flush. */
 void lane_flush_task(struct reactor_task *task);
 /* Ends our side of the stream if lane_end_output() was called and all is written. */
 void lane_end_stream_when_written(struct lane *lane);
