@@ -1,0 +1,38 @@
+"""The world that a test lives in (tests/world/README.md), if it does: there time.sleep() costs nothing, and what is drawn
+from seed() happens again when the world is run again."""
+
+import ctypes
+import random
+
+_library = ctypes.CDLL(None)
+_figures = (ctypes.c_uint64 * 5)()
+
+
+def is_inside():
+    return hasattr(_library, "headgate_world") and bool(_library.headgate_world(_figures))
+
+
+def figures():
+    """seed, now (ns since it began), turns, kills, order (a hash of whose turns came when)."""
+    assert is_inside()
+    return dict(zip(("seed", "now", "turns", "kills", "order"), _figures))
+
+
+def draws():
+    """Random numbers that belong to the world's seed; outside of any, those of seed 0."""
+    return random.Random(figures()["seed"] if is_inside() else 0)
+
+
+def skew(pid, seconds):
+    """Its calendar is ahead of that of others by so much."""
+    assert _library.headgate_world_skew(pid, ctypes.c_int64(round(seconds * 1e9)))
+
+
+def late(pid, seconds, permille=1000):
+    """Its threads are late by up to so much, in so many of a thousand cases."""
+    assert _library.headgate_world_late(pid, ctypes.c_int64(round(seconds * 1e6)), ctypes.c_int64(permille))
+
+
+def end(pid, turns):
+    """It is killed after so many turns of the world, whatever it does then."""
+    assert _library.headgate_world_end(pid, ctypes.c_uint64(turns))
