@@ -103,7 +103,6 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
     }
     client->service = service;
     client->id = id;
-    client->place = service->next_place++;
     client->flush.run = service->cluster != NULL ? client_late_task : client_flush_task;
     STAILQ_INIT(&client->unwritten);
     client->lane_waiter.wake = lane_takes_bytes;

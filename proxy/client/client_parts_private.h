@@ -90,7 +90,6 @@ struct client_service {
     struct reactor_task free_closed;
     struct buffer inline_command; /* the multibulk form of the inline command at hand */
     size_t count;
-    size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
     const struct policy_attention *attention;
     uint32_t until_spot;                           /* requests until the next that is shown to who measures … */

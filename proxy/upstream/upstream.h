@@ -223,9 +223,12 @@ void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64
 
 /* ---- lanes ---- */
 
-/* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not
- * be ready: what is sent waits in it. */
+/* The shared lane of that place, opened if need be; NULL when memory is short. It may not be ready: what is sent waits
+ * in it. */
 struct lane *upstream_shared_lane(struct profile *profile, size_t place);
+/* The same, for a client that moves, if it may, to the first place whose lane has less than LANE_FULL bytes to be
+ * answered: Redis reads 16 KiB of a connection in a turn, and of several it answers more at once. */
+struct lane *upstream_lane_with_room(struct profile *profile, size_t *place, bool may_move);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
 

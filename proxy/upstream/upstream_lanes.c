@@ -116,10 +116,10 @@ struct lane *upstream_find_starting(const struct upstream *upstream, int64_t sin
 
 struct lane *upstream_place(const struct profile *profile, size_t place)
 {
-    return profile->shared[place % profile->upstream->settings.shared_lanes];
+    return profile->shared[place];
 }
 
-static struct lane *lane_at(struct profile *profile, size_t place)
+struct lane *upstream_shared_lane(struct profile *profile, size_t place)
 {
     struct lane **slot = &profile->shared[place];
 
@@ -134,12 +134,24 @@ static struct lane *lane_at(struct profile *profile, size_t place)
     return *slot;
 }
 
-struct lane *upstream_shared_lane(struct profile *profile, size_t place)
+static bool is_full(const struct lane *lane)
 {
-    size_t count = profile->upstream->settings.shared_lanes;
+    return lane != NULL && lane->state == LANE_READY && lane->first != NULL &&
+           lane->appended - lane->first->first_byte >= LANE_FULL;
+}
 
-    /* A division takes longer than all the rest, and most have one. */
-    return lane_at(profile, count == 1 ? 0 : place % count);
+struct lane *upstream_lane_with_room(struct profile *profile, size_t *place, bool may_move)
+{
+    if (may_move) {
+        size_t i = 0, count = profile->upstream->settings.shared_lanes;
+        while (i < count && is_full(upstream_shared_lane(profile, i))) {
+            i++;
+        }
+        /* One that is opened now is used once it is there. */
+        bool is_ready = i < count && profile->shared[i] != NULL && profile->shared[i]->state == LANE_READY;
+        *place = is_ready ? i : *place < i ? *place : 0;
+    }
+    return upstream_shared_lane(profile, *place);
 }
 
 void upstream_warm_up(struct upstream *upstream)

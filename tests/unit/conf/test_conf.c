@@ -42,7 +42,7 @@ Test(conf, default_numbers)
     struct conf *conf = default_conf();
     const int64_t pairs[][2] = {
         {conf->threads, 1},
-        {conf->lanes, 1},
+        {conf->lanes, 8},
         {conf->max_clients, 10000},
         {conf->backlog, 511},
         {conf->unix_socket_mode, 0700},
