@@ -76,7 +76,7 @@ void upstream_spare_ended(struct lane *lane)
 /*
  * The last unused lanes of a profile with clients are their spares. If these have authenticated, or came before Redis
  * wanted a password, the connections are what they have when others are refused, so one stays in any case, and the
- * shared lanes do.
+ * first shared lane does.
  */
 bool upstream_is_kept(const struct lane *lane)
 {
@@ -88,7 +88,7 @@ bool upstream_is_kept(const struct lane *lane)
         return false;
     }
     if (lane->use == LANE_SHARED) {
-        return profile == upstream->base || is_scarce;
+        return (profile == upstream->base || is_scarce) && lane == upstream_place(profile, 0);
     }
     bool is_needed = is_scarce && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);
