@@ -9,7 +9,7 @@ from calls import circles_with_callbacks
 FIGURES = {
     "lines of C in proxy/ and policies/": 91743,
     "lines of tests": 115713,
-    "words of documentation": 110393,
+    "words of documentation": 110391,
     "fields of struct client": 100,
     "files of the largest circle within a folder, callbacks included": 27,
 }
