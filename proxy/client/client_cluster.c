@@ -375,7 +375,7 @@ static struct lane *find_lane(struct client *client, const struct cluster_way *w
     struct lane *lane = by != CONF_READS_MASTER ? client_reads_lane_at(client, way, by) : NULL;
     struct profile *profile = lane == NULL ? client_profile_at(client, way) : NULL;
 
-    return profile != NULL ? upstream_lane_with_room(profile, &client->place, client->first == NULL) : lane;
+    return profile != NULL ? upstream_shared_lane(profile, client->place) : lane;
 }
 
 static void note_lane(struct client *client, const struct cluster_way *way, const struct lane *lane, enum conf_reads by)

@@ -130,7 +130,7 @@ static struct lane *find_lane(struct client *client, enum conf_reads by)
     bool is_master = by == CONF_READS_MASTER || wants_own_writes(client);
     struct profile *profile = is_master ? client->profile : profile_for_reading(client, by);
 
-    return profile != NULL ? upstream_lane_with_room(profile, &client->place, client->first == NULL) : NULL;
+    return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
 }
 
 static void count(const struct client *client, const struct lane *lane)

@@ -8,6 +8,12 @@
 
 /* ---- the lane for a request ---- */
 
+static struct lane *shared_lane(struct client *client)
+{
+    return client->first == NULL ? upstream_lane_with_room(client->profile, &client->place)
+                                 : upstream_shared_lane(client->profile, client->place);
+}
+
 struct lane *client_plain_lane(struct client *client)
 {
     const struct session *session = &client->session;
@@ -23,7 +29,7 @@ struct lane *client_plain_lane(struct client *client)
     if (client_needs_exclusive(client)) {
         return NULL;
     }
-    lane = upstream_lane_with_room(client->profile, &client->place, client->first == NULL);
+    lane = shared_lane(client);
     if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
         !upstream_may_wait(client->service->upstream, lane)) {
         return NULL;
@@ -79,7 +85,7 @@ bool client_choose_lane(struct client *client, const struct session_route *route
         return client->service->cluster != NULL ? client_cluster_lane(client, route, lane)
                                                 : client_reads_lane(client, route, lane);
     }
-    *lane = upstream_lane_with_room(client->profile, &client->place, client->first == NULL);
+    *lane = shared_lane(client);
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }

@@ -40,6 +40,7 @@ struct profile {
     bool lacks_hello;        /* Redis is too old for it: names are said by CLIENT SETNAME */
     bool may_share;          /* false: there were too many profiles when it was made */
     size_t spares_under_way; /* being opened for the pool */
+    int64_t extra_us;        /* when a shared lane beside the first was opened last */
     uint8_t granted;         /* of enum profile_right: Redis has let the user do so … */
     uint8_t denied;          /* … and has not */
     int64_t granted_us[PROFILE_RIGHTS]; /* when it has let him last; 0 for those it has not */
@@ -226,9 +227,10 @@ void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64
 /* The shared lane of that place, opened if need be; NULL when memory is short. It may not be ready: what is sent waits
  * in it. */
 struct lane *upstream_shared_lane(struct profile *profile, size_t place);
-/* The same, for a client that moves, if it may, to the first place whose lane has less than LANE_FULL bytes to be
- * answered: Redis reads 16 KiB of a connection in a turn, and of several it answers more at once. */
-struct lane *upstream_lane_with_room(struct profile *profile, size_t *place, bool may_move);
+/* The same, for a client that has nothing under way: sets the place, to the first whose lane is ready and has less than
+ * LANE_FULL bytes to be answered. Redis reads 16 KiB of a connection in a turn, and of several it answers more at once.
+ */
+struct lane *upstream_lane_with_room(struct profile *profile, size_t *place);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
 

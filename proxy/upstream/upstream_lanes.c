@@ -114,6 +114,9 @@ struct lane *upstream_find_starting(const struct upstream *upstream, int64_t sin
 
 /* ---- the places of shared lanes ---- */
 
+/* No more often is another one opened: if Redis takes no more, it is not to be asked for each request. µs */
+#define EXTRA_EVERY_US 1000000
+
 struct lane *upstream_place(const struct profile *profile, size_t place)
 {
     return profile->shared[place];
@@ -134,23 +137,58 @@ struct lane *upstream_shared_lane(struct profile *profile, size_t place)
     return *slot;
 }
 
-static bool is_full(const struct lane *lane)
+bool upstream_is_extra(const struct lane *lane)
 {
-    return lane != NULL && lane->state == LANE_READY && lane->first != NULL &&
-           lane->appended - lane->first->first_byte >= LANE_FULL;
+    const struct profile *profile = lane_profile(lane);
+    size_t first = 0;
+
+    while (first < profile->upstream->settings.shared_lanes && profile->shared[first] == NULL) {
+        first++;
+    }
+    return lane->use == LANE_SHARED && profile->shared[first] != lane;
 }
 
-struct lane *upstream_lane_with_room(struct profile *profile, size_t *place, bool may_move)
+/* Of its first run, which may have been made longer for hours, nobody knows how much is answered. */
+static bool is_full(const struct lane *lane)
 {
-    if (may_move) {
-        size_t i = 0, count = profile->upstream->settings.shared_lanes;
-        while (i < count && is_full(upstream_shared_lane(profile, i))) {
-            i++;
+    const struct run *second = lane->first != NULL ? lane->first->lane_next : NULL;
+
+    return second != NULL && lane->appended - second->first_byte >= LANE_FULL;
+}
+
+/* It is used once it is there, and closed at once if it cannot be made: nobody waits for it. */
+static void open_extra(struct profile *profile, size_t place)
+{
+    int64_t now = reactor_now(profile->upstream->reactor);
+
+    if (now - profile->extra_us >= EXTRA_EVERY_US) {
+        profile->extra_us = now;
+        struct lane *lane = upstream_open_lane(profile, LANE_SHARED);
+        if (lane != NULL) {
+            lane->spare = true;
+            profile->shared[place] = lane;
+            upstream_start_lane(lane);
         }
-        /* One that is opened now is used once it is there. */
-        bool is_ready = i < count && profile->shared[i] != NULL && profile->shared[i]->state == LANE_READY;
-        *place = is_ready ? i : *place < i ? *place : 0;
     }
+}
+
+struct lane *upstream_lane_with_room(struct profile *profile, size_t *place)
+{
+    size_t count = profile->upstream->settings.shared_lanes, ready = count, missing = count;
+
+    for (size_t i = 0; i < count; i++) {
+        struct lane *lane = profile->shared[i];
+        if (lane != NULL && lane->state == LANE_READY && !is_full(lane)) {
+            *place = i;
+            return lane;
+        }
+        ready = lane != NULL && lane->state == LANE_READY && ready == count ? i : ready;
+        missing = lane == NULL && missing == count ? i : missing;
+    }
+    if (ready < count && missing < count) {
+        open_extra(profile, missing);
+    }
+    *place = ready < count ? ready : 0;
     return upstream_shared_lane(profile, *place);
 }
 

@@ -88,6 +88,8 @@ void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
 void upstream_free_closed(struct reactor_task *task);
 /* Whether a shared lane is where new requests find it. */
 bool upstream_has_place(const struct lane *lane);
+/* Whether it is a shared lane beside the profile's first one. */
+bool upstream_is_extra(const struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */
 void upstream_forget_place(struct lane *lane);
 /* Whether Redis does what it asks for; who has no password on it may have to authenticate yet. */

@@ -60,6 +60,9 @@ void upstream_open_spares(struct profile *profile)
 void upstream_spare_is_ready(struct lane *lane)
 {
     upstream_spare_ended(lane);
+    if (lane->use == LANE_SHARED) {
+        return;
+    }
     if (has_clients(lane_profile(lane))) {
         upstream_pool(lane);
     } else {
@@ -70,7 +73,7 @@ void upstream_spare_is_ready(struct lane *lane)
 void upstream_spare_ended(struct lane *lane)
 {
     lane->spare = false;
-    lane_profile(lane)->spares_under_way--;
+    lane_profile(lane)->spares_under_way -= lane->use != LANE_SHARED;
 }
 
 /*
@@ -88,7 +91,7 @@ bool upstream_is_kept(const struct lane *lane)
         return false;
     }
     if (lane->use == LANE_SHARED) {
-        return (profile == upstream->base || is_scarce) && lane == upstream_place(profile, 0);
+        return (profile == upstream->base || is_scarce) && !upstream_is_extra(lane);
     }
     bool is_needed = is_scarce && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);
