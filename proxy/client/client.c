@@ -34,8 +34,7 @@ void client_service_refused(struct client_service *service, const struct lane *l
 
     while (client != NULL) {
         struct client *next = LIST_NEXT(client, of_service);
-        bool shares = client->exclusive == NULL && client->profile == lane_profile(lane) &&
-                      upstream_place(client->profile, client->place) == lane;
+        bool shares = client->exclusive == NULL && client->profile == lane_profile(lane);
         if (shares && client->state == CLIENT_OPEN) {
             client_close_refused(client);
         }

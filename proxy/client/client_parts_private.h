@@ -167,7 +167,6 @@ struct client {
     bool wrote;               /* what may write is under way, or was lately … */
     int64_t wrote_us;         /* … and was answered then; 0: never */
     int64_t late_us;          /* since when what there is for it is late: see client_late.c; 0: it is not */
-    size_t place;             /* which of the profile's shared lanes is home */
     struct resp_command command;
     enum client_lookup lookup;
     bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */

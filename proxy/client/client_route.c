@@ -8,10 +8,13 @@
 
 /* ---- the lane for a request ---- */
 
-static struct lane *shared_lane(struct client *client)
+/* With requests under way it is theirs, or its order would be at stake. */
+static struct lane *shared_lane(const struct client *client)
 {
-    return client->first == NULL ? upstream_lane_with_room(client->profile, &client->place)
-                                 : upstream_shared_lane(client->profile, client->place);
+    struct lane *used = client->lane_in_use;
+    bool goes_on = used != NULL && upstream_find_shared(client->profile, used->id) == used;
+
+    return goes_on ? used : upstream_lane_with_room(client->profile);
 }
 
 struct lane *client_plain_lane(struct client *client)
@@ -46,8 +49,7 @@ static struct lane *lane_ahead(const struct client *client, const struct session
         return upstream_find_starting(client->service->upstream, client->read_us);
     }
     /* From then on no answer is seen: whether a password is wanted is known before. */
-    struct lane *home =
-        begins && !upstream_is_refused(client->profile) ? upstream_shared_lane(client->profile, client->place) : NULL;
+    struct lane *home = begins && !upstream_is_refused(client->profile) ? upstream_shared_lane(client->profile) : NULL;
     return home != NULL && (home->state == LANE_CONNECTING || home->state == LANE_HANDSHAKE) ? home : NULL;
 }
 

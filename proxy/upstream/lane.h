@@ -292,8 +292,6 @@ static inline struct slice lane_waiting(const struct lane *lane)
 void lane_tick(struct lane *lane, int64_t wait_ms);
 
 const char *lane_state_name(enum lane_state state);
-/* Where lanes of that use are counted while they are ready. */
-enum stats_id lane_gauge(enum lane_use use);
 const char *lane_use_name(enum lane_use use);
 
 #endif

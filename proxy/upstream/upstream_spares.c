@@ -91,7 +91,9 @@ bool upstream_is_kept(const struct lane *lane)
         return false;
     }
     if (lane->use == LANE_SHARED) {
-        return (profile == upstream->base || is_scarce) && !upstream_is_extra(lane);
+        const struct lane *first = upstream_first_lane(profile);
+        bool is_needed = first == lane || first == NULL || first->state != LANE_READY;
+        return (profile == upstream->base || is_scarce) && is_needed;
     }
     bool is_needed = is_scarce && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);
