@@ -8,8 +8,8 @@ from calls import circles_with_callbacks
 # not raised.
 FIGURES = {
     "lines of C in proxy/ and policies/": 91751,
-    "lines of tests": 115714,
-    "words of documentation": 110395,
+    "lines of tests": 113193,
+    "words of documentation": 110390,
     "fields of struct client": 100,
     "files of the largest circle within a folder, callbacks included": 27,
 }
