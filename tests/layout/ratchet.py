@@ -8,7 +8,7 @@ from calls import circles_with_callbacks
 # not raised.
 FIGURES = {
     "lines of C in proxy/ and policies/": 91751,
-    "lines of tests": 111764,
+    "lines of tests": 111311,
     "words of documentation": 109399,
     "fields of struct client": 100,
     "files of the largest circle within a folder, callbacks included": 27,
