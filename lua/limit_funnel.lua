@@ -44,9 +44,9 @@ local function store()
     redis.call('SET', key, string.format('%.17g %.0f', level, now), 'PX', string.format('%.0f', life))
 end
 
--- Always a little more, so that the last digit of a fraction cannot make it too short.
+-- Always a little more, so that the last digits of fractions, of which each step rounds some, cannot make it too short.
 local function wait_for_least()
-    return math.floor((level + least - capacity) * period / leak) + 1
+    return math.floor((level + least - capacity + capacity * 2 ^ -50) * period / leak) + 1
 end
 
 local granted = math.min(cost, math.floor(capacity - level))

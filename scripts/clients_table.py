@@ -66,18 +66,10 @@ LIBRARIES = [
     GO_REDIS,
     before(
         GO_REDIS, "go-redis-8", "github.com/go-redis/redis/v8@v8.11.5",
-        replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8", "redis.Z{", "&redis.Z{"),
+        replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8"),
     ),
     Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", own_lanes=True, topologies=True),
     Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go", topologies=True),
-    Library(
-        "redsync", "go", ("github.com/go-redsync/redsync/v4@v4.18.1", "github.com/redis/go-redis/v9@v9.23.0"),
-        "redsync.go", tls=False,
-    ),
-    Library(
-        "redislock", "go", ("github.com/bsm/redislock@v0.9.4", "github.com/redis/go-redis/v9@v9.23.0"),
-        "redislock.go", tls=False,
-    ),
     JEDIS,
     before(JEDIS, "jedis-7", "redis.clients:jedis@7.5.3"),
     LETTUCE,
@@ -85,7 +77,7 @@ LIBRARIES = [
     REDISSON,
     before(
         REDISSON, "redisson-3", "org.redisson:redisson@3.45.1",
-        replaced=("ReturnType.LIST", "ReturnType.MULTI", "api.stream.StreamMessageId", "api.StreamMessageId"),
+        replaced=("ReturnType.LIST", "ReturnType.MULTI"),
     ),
     Library(
         "spring-data-redis", "java",
@@ -97,9 +89,6 @@ LIBRARIES = [
     FRED,
     # With the setting of Headgate that serves it best.
     before(FRED, "fred-brief-ids", *FRED.packages, own_lanes=False, settings=(("client_id_timeout", "100ms"),)),
-    Library(
-        "rslock", "rust", ("rslock+tokio-comp@0.10.0", "tokio+full@1.54.1", "futures-util@0.3.34"), "rslock.rs", tls=False,
-    ),
     Library("hiredis", "c", ("hiredis@3.5.0",), "hiredis_sync.c", topologies=True),
     Library("hiredis-async", "c", ("hiredis@3.5.0",), "hiredis_async.c", topologies=True),
     Library("hiredis-of-debian", "c", ("libhiredis-dev",), "hiredis_sync.c", of="hiredis", tls=False),
@@ -112,8 +101,6 @@ LIBRARIES = [
     before(BULLMQ, "bullmq-5", "bullmq@5.81.5", "ioredis@5.11.1"),
     Library("celery", "python", ("celery@5.7.0", "redis@8.1.0", "packaging@25.0"), "celery_jobs.py", holds=6, tls=False),
     Library("rq", "python", ("rq@3.0.0", "redis@8.1.0"), "rq_jobs.py", holds=2, tls=False),
-    Library("node-redlock", "node", ("redlock@4.2.0", "ioredis@5.11.1"), "node_redlock.js", tls=False),
-    Library("redis-semaphore", "node", ("redis-semaphore@5.8.0", "ioredis@5.11.1"), "redis_semaphore.js", tls=False),
     Library(
         "rate-limiter-flexible", "node", ("rate-limiter-flexible@11.4.0", "ioredis@6.0.0"), "rate_limiter_flexible.js",
         tls=False,
@@ -136,18 +123,11 @@ class Feature:
 
 FEATURES = [
     Feature("strings", also=("tls", "cluster", "sentinel")),
-    Feature("refused"),
-    Feature("hashes"),
-    Feature("lists"),
-    Feature("sorted_sets"),
     Feature("pipeline", also=("tls", "cluster", "sentinel")),
     Feature("transaction", also=("cluster",)),
     Feature("watch", also=("cluster",)),
     Feature("script", also=("cluster",)),
-    Feature("functions"),
     Feature("scan", also=("cluster",)),
-    Feature("big"),
-    Feature("streams", own=True, together=True),
     Feature("greeting", own=True, together=True),
     Feature("concurrent", own=True),
     Feature("abandoned", own=True),

@@ -270,7 +270,7 @@ size_t latency_excerpt_make(struct slice frame, enum latency_excerpt_scope scope
     return (size_t)(end - out);
 }
 
-bool latency_excerpt_next(struct slice *excerpt, struct slice *argument)
+static bool next_argument(struct slice *excerpt, struct slice *argument)
 {
     if (excerpt->length == 0) {
         return false;
@@ -313,7 +313,7 @@ void latency_excerpt_print(struct slice excerpt, FILE *out)
     struct slice argument;
     const char *before = "";
 
-    while (latency_excerpt_next(&excerpt, &argument)) {
+    while (next_argument(&excerpt, &argument)) {
         fputs(before, out);
         latency_excerpt_print_text(argument, out);
         before = " ";

@@ -37,9 +37,6 @@ enum latency_excerpt_scope {
  * if there is not even a name. */
 size_t latency_excerpt_make(struct slice frame, enum latency_excerpt_scope scope, char out[LATENCY_EXCERPT_MAX]);
 
-/* Takes the next argument off an excerpt, as it is to be shown; false behind the last. */
-bool latency_excerpt_next(struct slice *excerpt, struct slice *argument);
-
 /* Writes text in quotes and without control characters, as redis-cli does: "a\r\n\x00\"b". */
 void latency_excerpt_print_text(struct slice text, FILE *out);
 /* Writes an excerpt in one line without its end: "SET" "key" "value". */

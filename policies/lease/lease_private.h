@@ -316,11 +316,9 @@ int64_t lease_deadline_us(const struct lease *lease);
 bool lease_reaches_deadline(const struct lease *lease);
 /* Whether it may have no time to live: to give it one comes before all else. */
 bool lease_may_be_endless(const struct lease *lease);
-/* Whether all connections of all its owners are gone, … */
+/* Whether all connections of all its owners are gone. */
 bool lease_is_ownerless(const struct lease *lease);
-/* … since when; 0: they are not. */
-int64_t lease_gone_us(const struct lease *lease);
-/* Whether it is so, and what there is to be done for it is no more than to let go of it. */
+/* Whether they are, and what there is to be done for it is no more than to let go of it. */
 bool lease_is_orphan(const struct lease *lease);
 /* How far the score of a permit, whose rank counts, is kept from those that are swept up, and from those of newcomers:
  * each as much. */

@@ -24,7 +24,8 @@ int64_t lease_deadline_us(const struct lease *lease)
     return lease->acquired_us + lease->terms.max_hold_us;
 }
 
-int64_t lease_gone_us(const struct lease *lease)
+/* Since when all connections of all its owners are gone; 0: they are not. */
+static int64_t gone_us(const struct lease *lease)
 {
     const struct lease_share *share;
     int64_t gone_us = 0;
@@ -41,7 +42,7 @@ int64_t lease_gone_us(const struct lease *lease)
 
 bool lease_is_ownerless(const struct lease *lease)
 {
-    return lease_gone_us(lease) != 0;
+    return gone_us(lease) != 0;
 }
 
 bool lease_may_be_endless(const struct lease *lease)
@@ -147,7 +148,7 @@ bool lease_is_orphan(const struct lease *lease)
 /* What was to be tried again for the owner does not cut its grace short, and a failed farewell waits as well. */
 static int64_t farewell_due_us(const struct lease *lease)
 {
-    int64_t due = lease_gone_us(lease) + lease->terms.grace_us;
+    int64_t due = gone_us(lease) + lease->terms.grace_us;
 
     return due > lease->retry_us ? due : lease->retry_us;
 }
@@ -166,7 +167,7 @@ static int64_t plain_due_us(const struct lease_registry *registry, const struct 
     }
     switch (lease->state) {
     case LEASE_UNHEALED:
-        return lease_is_ownerless(lease) ? lease_gone_us(lease) : lease_healing_due_us(lease);
+        return lease_is_ownerless(lease) ? gone_us(lease) : lease_healing_due_us(lease);
     case LEASE_HELD:
         return lease->trial ? earlier(lease_permit_settles_us(lease), lease_renewal_due_us(registry, lease))
                             : lease_renewal_due_us(registry, lease);

@@ -19,23 +19,24 @@ static void tell_verb(void *context, const struct admin_verb_told *verb)
 
     snprintf(name, sizeof name, "%.*s", (int)length, verb->usage);
     roff_entry(out, name, verb->usage[length] != '\0' ? verb->usage + length + 1 : NULL);
-    roff_text(out, verb->help);
+    roff_text(out, ROFF_GO_ON, verb->help);
     if (notes[verb->effect] != NULL) {
-        roff_entry_paragraph(out, notes[verb->effect]);
+        roff_text(out, ROFF_ENTRY_PARAGRAPH, notes[verb->effect]);
     }
 }
 
 static void tell_counter(FILE *out, const char *name, enum stats_kind kind, const char *help)
 {
     roff_entry(out, name, kind == STATS_GAUGE ? "gauge" : "counter");
-    roff_text(out, help);
+    roff_text(out, ROFF_GO_ON, help);
 }
 
 static void print_verbs(FILE *out, const struct policy *const *policies)
 {
-    roff_heading(out, "VERBS");
-    roff_text(out, "Verbs that change something are obeyed over a Unix socket, from who has given admin_password, and "
-                   "without a password from processes on this machine of the same user, or of root.");
+    roff_text(
+        out, ROFF_HEADING,
+        "VERBS\nVerbs that change something are obeyed over a Unix socket, from who has given admin_password, and "
+        "without a password from processes on this machine of the same user, or of root.");
     admin_verbs_tell(tell_verb, out);
     for (; *policies != NULL; policies++) {
         for (size_t i = 0; i < (*policies)->verb_count; i++) {
@@ -47,20 +48,21 @@ static void print_verbs(FILE *out, const struct policy *const *policies)
 
 static void print_counters(FILE *out, const struct policy *const *policies)
 {
-    roff_heading(out, "COUNTERS");
-    roff_text(out, "What STATS answers, as \"name:value\" under the name of its section. Counters only grow, since the "
-                   "start, or since RESETSTAT was asked for last.");
+    roff_text(
+        out, ROFF_HEADING,
+        "COUNTERS\nWhat STATS answers, as \"name:value\" under the name of its section. Counters only grow, since the "
+        "start, or since RESETSTAT was asked for last.");
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         const struct stats_description *description = stats_describe(id);
         if (id == 0 || strcmp(description->section, stats_describe(id - 1)->section) != 0) {
-            roff_subheading(out, description->section);
+            roff_text(out, ROFF_SUBHEADING, description->section);
         }
         tell_counter(out, description->name, description->kind, description->help);
     }
     for (; *policies != NULL; policies++) {
         const struct policy *policy = *policies;
         if (policy->counter_count > 0) {
-            roff_subheading(out, policy->counter_section);
+            roff_text(out, ROFF_SUBHEADING, policy->counter_section);
         }
         for (size_t i = 0; i < policy->counter_count; i++) {
             tell_counter(out, policy->counters[i].name, policy->counters[i].kind, policy->counters[i].help);
@@ -70,13 +72,11 @@ static void print_counters(FILE *out, const struct policy *const *policies)
 
 void admin_print_manual(FILE *out, const struct policy *const *policies)
 {
-    roff_heading(out, "NAME");
-    roff_text(out, "headgate-admin - what can be asked on the admin port of headgate");
-    roff_heading(out, "SYNOPSIS");
-    roff_text(out, "redis-cli -p 6390 VERB [argument ...]");
-    roff_heading(out, "DESCRIPTION");
-    roff_text(out,
-              "The admin port of headgate(8) speaks RESP, so that redis-cli(1) and any client library of Redis can "
+    roff_text(out, ROFF_HEADING, "NAME\nheadgate-admin - what can be asked on the admin port of headgate");
+    roff_text(out, ROFF_HEADING, "SYNOPSIS\nredis-cli -p 6390 VERB [argument ...]");
+    roff_text(out, ROFF_HEADING,
+              "DESCRIPTION\nThe admin port of headgate(8) speaks RESP, so that redis-cli(1) and any client library of "
+              "Redis can "
               "ask there. It listens at the addresses of the option admin of headgate.ini(5), 127.0.0.1:6390 by "
               "default. It cannot hold up clients.");
     print_verbs(out, policies);

@@ -17,7 +17,7 @@ static void write_byte(FILE *out, unsigned char byte)
     }
 }
 
-void json_bytes(FILE *out, const char *text, size_t length)
+static void write_bytes(FILE *out, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         write_byte(out, (unsigned char)text[i]);
@@ -27,7 +27,7 @@ void json_bytes(FILE *out, const char *text, size_t length)
 void json_string(FILE *out, const char *text, size_t length)
 {
     fputc('"', out);
-    json_bytes(out, text, length);
+    write_bytes(out, text, length);
     fputc('"', out);
 }
 

@@ -9,7 +9,5 @@
 void json_string(FILE *out, const char *text, size_t length);
 /* A field of an object whose value is a string, and the comma behind it. */
 void json_field(FILE *out, const char *name, const char *text);
-/* What stands between the quotes. */
-void json_bytes(FILE *out, const char *text, size_t length);
 
 #endif

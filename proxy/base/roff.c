@@ -97,26 +97,9 @@ void roff_head(FILE *out, const char *title, int section, const char *date, cons
     fputs(".nh\n.ad l\n", out);
 }
 
-void roff_heading(FILE *out, const char *text)
+void roff_text(FILE *out, const char *begins, const char *text)
 {
-    fputs(".SH ", out);
-    put_lines(out, text, false);
-}
-
-void roff_subheading(FILE *out, const char *text)
-{
-    fputs(".SS ", out);
-    put_lines(out, text, false);
-}
-
-void roff_text(FILE *out, const char *text)
-{
-    put_lines(out, text, false);
-}
-
-void roff_paragraph(FILE *out, const char *text)
-{
-    fputs(".PP\n", out);
+    fputs(begins, out);
     put_lines(out, text, false);
 }
 
@@ -131,12 +114,6 @@ void roff_entry(FILE *out, const char *name, const char *argument)
         fputs("\\fR", out);
     }
     fputc('\n', out);
-}
-
-void roff_entry_paragraph(FILE *out, const char *text)
-{
-    fputs(".IP\n", out);
-    put_lines(out, text, false);
 }
 
 void roff_example(FILE *out, const char *lines)

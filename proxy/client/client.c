@@ -34,8 +34,7 @@ void client_service_refused(struct client_service *service, const struct lane *l
 
     while (client != NULL) {
         struct client *next = LIST_NEXT(client, of_service);
-        bool shares = client->exclusive == NULL && client->profile == lane_profile(lane) &&
-                      upstream_place(client->profile, client->place) == lane;
+        bool shares = client->exclusive == NULL && client->profile == lane_profile(lane);
         if (shares && client->state == CLIENT_OPEN) {
             client_close_refused(client);
         }
@@ -103,7 +102,6 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
     }
     client->service = service;
     client->id = id;
-    client->place = service->next_place++;
     client->flush.run = service->cluster != NULL ? client_late_task : client_flush_task;
     STAILQ_INIT(&client->unwritten);
     client->lane_waiter.wake = lane_takes_bytes;

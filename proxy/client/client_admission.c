@@ -77,7 +77,7 @@ static bool may_move(const struct client *client)
 static void move(struct client *client)
 {
     struct profile *profile = destination_of(client);
-    const struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    const struct lane *lane = profile != NULL ? upstream_shared_lane(profile) : NULL;
 
     if (lane != NULL && (lane->state == LANE_READY || upstream_is_refused(client->profile))) {
         (void)session_change_profile(client, profile);

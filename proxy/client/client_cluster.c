@@ -26,7 +26,7 @@ static bool is_missed(const struct client *client)
     return client->session.sent_transaction;
 }
 
-void client_cluster_refuse(struct client *client, struct session_route *route, const char *text)
+static void refuse(struct client *client, struct session_route *route, const char *text)
 {
     session_drop_route(client, route);
     route->answer = is_missed(client) ? SESSION_REFUSE : SESSION_ANSWER_HERE;
@@ -46,7 +46,7 @@ static void change_node(struct client *client, struct session_route *route)
     if (client->sent_runs > 0) {
         wait_for_quiet(client, route);
     } else if ((client->session.sent_transaction && !client->session.deferred) || !session_may_leave_node(client)) {
-        client_cluster_refuse(client, route, CLUSTER_CROSSSLOT);
+        refuse(client, route, CLUSTER_CROSSSLOT);
     } else {
         session_leave_node(client);
     }
@@ -81,7 +81,7 @@ static bool may_defer(const struct client *client)
     return client->exclusive == NULL || session_may_leave_node(client);
 }
 
-void client_cluster_go(struct client *client, struct session_route *route, const struct cluster_way *way)
+static void go(struct client *client, struct session_route *route, const struct cluster_way *way)
 {
     if (client->exclusive != NULL && way != client->exclusive_way) {
         change_node(client, route);
@@ -98,7 +98,7 @@ static void go_to_slot(struct client *client, struct session_route *route, uint1
         wait_for_quiet(client, route);
         return;
     }
-    client_cluster_go(client, route, cluster_way_of(ways, slot));
+    go(client, route, cluster_way_of(ways, slot));
 }
 
 /* Any node will do, unless it is part of a transaction that is at none yet: a key may follow. */
@@ -176,7 +176,7 @@ static void go_by_keys(struct client *client, const struct command *command, con
     if (keys.is_split && may_split && cluster_split_can(command)) {
         route->splits = true;
     } else if (keys.is_split) {
-        client_cluster_refuse(client, route, CLUSTER_CROSSSLOT);
+        refuse(client, route, CLUSTER_CROSSSLOT);
     } else if (keys.has_key) {
         go_to_slot(client, route, keys.slot);
     } else {
@@ -206,8 +206,7 @@ static void go_by_plan(struct client *client, const struct cluster_plan *plan, s
     if (client->session.sent_transaction && plan->where == CLUSTER_ALL && slot != CLUSTER_NOBODY) {
         go_to_slot(client, route, (uint16_t)slot);
     } else if (client->session.sent_transaction) {
-        client_cluster_refuse(client, route,
-                              "-ERR headgate: before a cluster this cannot be part of a transaction\r\n");
+        refuse(client, route, "-ERR headgate: before a cluster this cannot be part of a transaction\r\n");
     } else {
         route->plan = plan;
     }
@@ -246,11 +245,9 @@ static bool refuses_subscriber(struct client *client, const struct command *comm
     bool is_queued = kind == COMMAND_SUBSCRIBE || kind == COMMAND_UNSUBSCRIBE;
 
     if (is_going_back) {
-        client_cluster_refuse(client, route,
-                              "-ERR headgate: before a cluster a subscriber cannot go back to RESP2\r\n");
+        refuse(client, route, "-ERR headgate: before a cluster a subscriber cannot go back to RESP2\r\n");
     } else if (is_queued) {
-        client_cluster_refuse(client, route,
-                              "-ERR headgate: before a cluster this cannot be part of a subscriber's transaction\r\n");
+        refuse(client, route, "-ERR headgate: before a cluster this cannot be part of a subscriber's transaction\r\n");
     }
     return is_going_back || is_queued;
 }
@@ -321,7 +318,7 @@ void client_cluster_route(struct client *client, const struct command *command, 
         }
         return;
     case CLUSTER_REFUSED:
-        client_cluster_refuse(client, route, "");
+        refuse(client, route, "");
         (void)cluster_command_refusal(plan, route->text, sizeof route->text);
         return;
     case CLUSTER_ALL:
@@ -337,7 +334,8 @@ void client_cluster_route(struct client *client, const struct command *command, 
     }
 }
 
-bool client_cluster_find(const struct client *client, struct slice frame, const struct cluster_way **way)
+/* Where a whole request would go by its slot, whatever it was when it was sent. False: it has none. */
+static bool find_by_slot(const struct client *client, struct slice frame, const struct cluster_way **way)
 {
     const struct command *command = client_command_of(client->service, frame);
     const struct cluster_plan *plan = command != NULL ? cluster_command_plan(command, frame) : NULL;
@@ -360,7 +358,7 @@ bool client_cluster_find_waiting(const struct client *client, const struct lane 
 
     while (waiting.length > 0 &&
            resp_command_feed(&framed, waiting.data, waiting.length, UINT64_MAX, &taken) == RESP_DONE) {
-        if (client_cluster_find(client, (struct slice){waiting.data, taken}, way)) {
+        if (find_by_slot(client, (struct slice){waiting.data, taken}, way)) {
             return true;
         }
         waiting = (struct slice){waiting.data + taken, waiting.length - taken};
@@ -375,7 +373,7 @@ static struct lane *find_lane(struct client *client, const struct cluster_way *w
     struct lane *lane = by != CONF_READS_MASTER ? client_reads_lane_at(client, way, by) : NULL;
     struct profile *profile = lane == NULL ? client_profile_at(client, way) : NULL;
 
-    return profile != NULL ? upstream_shared_lane(profile, client->place) : lane;
+    return profile != NULL ? upstream_shared_lane(profile) : lane;
 }
 
 static void note_lane(struct client *client, const struct cluster_way *way, const struct lane *lane, enum conf_reads by)

@@ -67,8 +67,6 @@ bool *client_cluster_short_ways(void);
 /* Says in the route where the request goes, by the slot of its keys, or that it goes nowhere. */
 void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
                           struct session_route *route);
-/* Where a whole request would go by its slot, whatever it was when it was sent. False: it has none. */
-bool client_cluster_find(const struct client *client, struct slice frame, const struct cluster_way **way);
 /* The same for the first request that has one, of what waits on a lane that is not READY. */
 bool client_cluster_find_waiting(const struct client *client, const struct lane *lane, const struct cluster_way **way);
 /* The shared lane for the route in *lane. False: the client has to wait, or is closed. */
@@ -91,12 +89,6 @@ static inline bool client_cluster_has_to_wait(const struct client *client, const
     return client->redirects != NULL || (client->subscriber != NULL && client_is_subscribing(client)) ||
            (client->sent_runs > 0 && (is_other_kind || client->routed_changes != *service->cluster->changes));
 }
-
-/* The request goes that way (NULL: home): says so in the route, or that the client has to wait, or that it is refused.
- */
-void client_cluster_go(struct client *client, struct session_route *route, const struct cluster_way *way);
-/* It is refused, by such an error: it spoils a transaction as it does in Redis. */
-void client_cluster_refuse(struct client *client, struct session_route *route, const char *text);
 
 /* ---- client_keys.c ---- */
 

@@ -352,7 +352,7 @@ static bool changes_access(const struct command *command, const struct resp_comm
 static bool route_kill(struct client *client, const struct resp_command *framed, const char *frame,
                        struct session_route *route)
 {
-    const struct lane *home = upstream_place(client->profile, client->place);
+    const struct lane *home = upstream_first_lane(client->profile);
 
     route->ends_script = framed->argument_count == 2 && word_is(session_kept_argument(framed, frame, 1), "kill");
     return route->ends_script && home != NULL && home->state == LANE_READY;

@@ -29,8 +29,7 @@ bool session_is_portable(const struct client *client)
 bool session_is_clean(const struct client *client)
 {
     return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
-           upstream_may_share(client->profile, client->place) && !client->output_congested &&
-           session_is_portable(client);
+           upstream_may_share(client->profile) && !client->output_congested && session_is_portable(client);
 }
 
 const char *session_reason(const struct client *client)
@@ -96,18 +95,17 @@ static void taken(struct client *client)
 }
 
 /* Others that wait on it would have to wait for this client, too, and would lose their replies with it. */
-bool session_may_take_home_lane(const struct client *client)
+static bool may_take_home_lane(const struct client *client)
 {
     struct profile *profile = client_profile_at(client, client_last_way(client));
-    const struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    const struct lane *lane = profile != NULL ? upstream_find_shared(profile, client->last_lane_id) : NULL;
 
-    return lane != NULL && lane->id == client->last_lane_id && lane->state == LANE_READY &&
-           !lane_serves_others(lane, client);
+    return lane != NULL && lane->state == LANE_READY && !lane_serves_others(lane, client);
 }
 
 static void take_home_lane(struct client *client)
 {
-    struct lane *lane = upstream_shared_lane(client_profile_at(client, client_last_way(client)), client->place);
+    struct lane *lane = upstream_find_shared(client_profile_at(client, client_last_way(client)), client->last_lane_id);
 
     upstream_make_exclusive(lane, &session_lane_owner, client);
     client->exclusive = lane;
@@ -148,7 +146,7 @@ bool session_take_lane(struct client *client, const struct session_route *route)
     /* A pinned client would not give a pooled lane back. */
     bool fresh = route->passthrough || route->pinned || route->own_writes;
 
-    if (route->own_writes && session_may_take_home_lane(client)) {
+    if (route->own_writes && may_take_home_lane(client)) {
         take_home_lane(client);
         /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
         taken(client);
@@ -312,7 +310,7 @@ bool client_enter_exclusive(struct client *client, const struct session_route *r
     if (client->exclusive != NULL) {
         return !client->session.deferred || begin_deferred(client) || client_out_of_memory(client);
     }
-    if (client->lane_in_use != NULL && !(route->own_writes && session_may_take_home_lane(client))) {
+    if (client->lane_in_use != NULL && !(route->own_writes && may_take_home_lane(client))) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     return session_take_lane(client, route) || client_out_of_memory(client);

@@ -90,7 +90,6 @@ struct client_service {
     struct reactor_task free_closed;
     struct buffer inline_command; /* the multibulk form of the inline command at hand */
     size_t count;
-    size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
     const struct policy_attention *attention;
     uint32_t until_spot;                           /* requests until the next that is shown to who measures … */
@@ -168,7 +167,6 @@ struct client {
     bool wrote;               /* what may write is under way, or was lately … */
     int64_t wrote_us;         /* … and was answered then; 0: never */
     int64_t late_us;          /* since when what there is for it is late: see client_late.c; 0: it is not */
-    size_t place;             /* which of the profile's shared lanes is home */
     struct resp_command command;
     enum client_lookup lookup;
     bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */

@@ -115,7 +115,7 @@ static struct profile *profile_for_reading(struct client *client, enum conf_read
 {
     const struct client_service *service = client->service;
     struct replica_ways *ways = service->replicas;
-    struct replica_way *way = replica_way_choose(ways, client->reads_at, client->profile, client->place, client->id);
+    struct replica_way *way = replica_way_choose(ways, client->reads_at, client->profile, client->id);
 
     if (way == NULL && by != CONF_READS_REPLICA) {
         return client->profile;
@@ -130,7 +130,7 @@ static struct lane *find_lane(struct client *client, enum conf_reads by)
     bool is_master = by == CONF_READS_MASTER || wants_own_writes(client);
     struct profile *profile = is_master ? client->profile : profile_for_reading(client, by);
 
-    return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    return profile != NULL ? upstream_shared_lane(profile) : NULL;
 }
 
 static void count(const struct client *client, const struct lane *lane)
@@ -184,12 +184,12 @@ struct lane *client_reads_lane_at(struct client *client, const struct cluster_wa
     if (master == NULL) {
         return NULL;
     }
-    struct replica_way *at = replica_way_choose(replicas, 0, master, client->place, client->id);
+    struct replica_way *at = replica_way_choose(replicas, 0, master, client->id);
     if (at == NULL && by == CONF_READS_PREFER_REPLICA) {
         return NULL;
     }
     struct profile *profile = replica_way_profile(at != NULL ? at : replicas->ways[0], master);
-    return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    return profile != NULL ? upstream_shared_lane(profile) : NULL;
 }
 
 void client_reads_count_at(const struct client *client, const struct cluster_way *way, const struct lane *lane)
@@ -288,7 +288,7 @@ static bool is_too_late(const struct client *client, const struct run *run)
 static bool send_again(struct client *client, struct run *run, struct slice requests)
 {
     struct profile *profile = profile_for_reading(client, client->reads_by);
-    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    struct lane *lane = profile != NULL ? upstream_shared_lane(profile) : NULL;
     int64_t queued_us = run->queued_us;
 
     if (lane != NULL && lane->giving_back) {

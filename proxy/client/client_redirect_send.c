@@ -98,7 +98,7 @@ static bool ask(struct client *client, struct held *held)
     size_t size = key.length + 64;
     char *text = key.data != NULL ? malloc(size) : NULL;
     struct profile *profile = text != NULL ? client_profile_at(client, held->asked) : NULL;
-    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    struct lane *lane = profile != NULL ? upstream_shared_lane(profile) : NULL;
     struct run *run = lane != NULL ? run_take(client->service->runs) : NULL;
     if (run != NULL) {
         run->receiver = &question_receiver;
@@ -155,7 +155,7 @@ static struct lane *lane_to(struct client *client, const struct cluster_way *way
         return exclusive_lane(client, way);
     }
     struct profile *profile = client_profile_at(client, way);
-    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    struct lane *lane = profile != NULL ? upstream_shared_lane(profile) : NULL;
     if (lane == NULL) {
         client_out_of_memory(client);
     }

@@ -8,6 +8,15 @@
 
 /* ---- the lane for a request ---- */
 
+/* With requests under way it is theirs, or its order would be at stake. */
+static struct lane *shared_lane(const struct client *client)
+{
+    struct lane *used = client->lane_in_use;
+    bool goes_on = used != NULL && upstream_find_shared(client->profile, used->id) == used;
+
+    return goes_on ? used : upstream_lane_with_room(client->profile);
+}
+
 struct lane *client_plain_lane(struct client *client)
 {
     const struct session *session = &client->session;
@@ -23,7 +32,7 @@ struct lane *client_plain_lane(struct client *client)
     if (client_needs_exclusive(client)) {
         return NULL;
     }
-    lane = upstream_shared_lane(client->profile, client->place);
+    lane = shared_lane(client);
     if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
         !upstream_may_wait(client->service->upstream, lane)) {
         return NULL;
@@ -40,8 +49,7 @@ static struct lane *lane_ahead(const struct client *client, const struct session
         return upstream_find_starting(client->service->upstream, client->read_us);
     }
     /* From then on no answer is seen: whether a password is wanted is known before. */
-    struct lane *home =
-        begins && !upstream_is_refused(client->profile) ? upstream_shared_lane(client->profile, client->place) : NULL;
+    struct lane *home = begins && !upstream_is_refused(client->profile) ? upstream_shared_lane(client->profile) : NULL;
     return home != NULL && (home->state == LANE_CONNECTING || home->state == LANE_HANDSHAKE) ? home : NULL;
 }
 
@@ -79,7 +87,7 @@ bool client_choose_lane(struct client *client, const struct session_route *route
         return client->service->cluster != NULL ? client_cluster_lane(client, route, lane)
                                                 : client_reads_lane(client, route, lane);
     }
-    *lane = upstream_shared_lane(client->profile, client->place);
+    *lane = shared_lane(client);
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }

@@ -192,8 +192,6 @@ const char *session_reason(const struct client *client);
 void session_leave_lane(struct client *client);
 /* The same, as another one is taken at another node: with what is known of requests that were not sent there. */
 void session_leave_node(struct client *client);
-/* Whether the lane of the client's last request can become its exclusive one (for WAIT). */
-bool session_may_take_home_lane(const struct client *client);
 /* Takes one, giving it the client's name. With requests under way: only if it may take the home lane, which it takes
  * then. False when memory is short. */
 bool session_take_lane(struct client *client, const struct session_route *route);

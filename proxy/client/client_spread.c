@@ -191,7 +191,7 @@ static struct lane *part_lane(struct client *client, struct part *part, const st
     struct profile *profile = client_profile_at(client, way);
 
     if (profile == NULL || !own) {
-        return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+        return profile != NULL ? upstream_shared_lane(profile) : NULL;
     }
     part->way = way;
     part->slot = way != NULL ? cluster_way_slot(client->service->cluster, way) : CLUSTER_NOBODY;

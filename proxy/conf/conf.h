@@ -297,8 +297,6 @@ struct conf_fact {
     const struct conf_origin *origin; /* of a server's own, or of [headgate], which it has it from */
 };
 
-/* One call for each option of all sections; a fact is good within the call. */
-void conf_visit(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact), void *context);
 /* A value that an option is to have from now on. */
 struct conf_setting {
     struct slice name;  /* as in struct conf_fact, with the option in any case of letters */

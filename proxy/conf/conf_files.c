@@ -233,7 +233,7 @@ static void note_entries(struct conf_files *files, const char *path)
 }
 
 /* Who reads it says what is wrong with one that cannot be opened; but it must not be waited for. */
-bool conf_file_check(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX])
+static bool check_file(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX])
 {
     int fd = open_file(files, path, true, status, problem);
 
@@ -343,7 +343,7 @@ static void look_at_file(struct conf_reading *reading, struct conf_part *part, s
         free(what);
         sighting->faulty = true;
     } else if (!(filled != NULL ? fill(reading, part, option, path, &status, problem)
-                                : conf_file_check(&reading->faults->files, path, &status, problem))) {
+                                : check_file(&reading->faults->files, path, &status, problem))) {
         char *expected = filled != NULL ? conf_format("a file that holds nothing but up to %lld bytes on one line",
                                                       (long long)filled->max)
                                         : conf_format("a file that Headgate may read");

@@ -13,8 +13,8 @@ static void print_option(FILE *out, const struct conf_option *option)
                               option->reloadable ? "yes" : "no, takes a restart");
 
     roff_entry(out, option->name, NULL);
-    roff_text(out, option->help);
-    roff_entry_paragraph(out, facts);
+    roff_text(out, ROFF_GO_ON, option->help);
+    roff_text(out, ROFF_ENTRY_PARAGRAPH, facts);
     free(facts);
     free(expected);
 }
@@ -23,9 +23,9 @@ static void print_section(FILE *out, const struct conf_section *section)
 {
     char *title = conf_format("[%s%s]", section->name, section->has_rules ? ":NAME" : "");
 
-    roff_subheading(out, title);
+    roff_text(out, ROFF_SUBHEADING, title);
     if (section->help != NULL) {
-        roff_text(out, section->help);
+        roff_text(out, ROFF_GO_ON, section->help);
     }
     for (size_t i = 0; i < section->option_count; i++) {
         print_option(out, &section->options[i]);
@@ -35,9 +35,9 @@ static void print_section(FILE *out, const struct conf_section *section)
 
 static void print_syntax(FILE *out)
 {
-    roff_heading(out, "DESCRIPTION");
-    roff_text(out,
-              "The configuration of headgate(8): an ini file, given by -c. Without it every option has its default. "
+    roff_text(out, ROFF_HEADING,
+              "DESCRIPTION\nThe configuration of headgate(8): an ini file, given by -c. Without it every option has "
+              "its default. "
               "A change of the file is taken over by itself, if it is sound.");
     roff_example(out, "[headgate]\n"
                       "listen = 127.0.0.1:6380, unix:/run/headgate/headgate.sock\n"
@@ -48,34 +48,34 @@ static void print_syntax(FILE *out)
                       "limit = 1000\n"
                       "window = 1s\n"
                       "per = user");
-    roff_paragraph(out,
-                   "Options are \"name = value\", one to a line, each at the start of its line and once. [headgate] "
-                   "holds what is not a policy's. A section [section:NAME] may stand as often as wanted, each under "
-                   "a name of its own; every other section stands once.");
-    roff_paragraph(out,
-                   "A line that starts with # or ; is a comment, and so is what follows a # or ; after a blank behind "
-                   "a value. Text with such a # or ; in it, or with blanks at its ends, stands in double quotes, "
-                   "within which \\\" is a double quote and \\\\ a backslash.");
-    roff_paragraph(out,
-                   "\"include = FILE\" reads another ini file in its place, and \"include = conf.d/*.conf\" all that "
-                   "match. ${NAME} in a value stands for what the environment has under that name, and "
-                   "${NAME:-text} for the text if that is empty or not set; $${ is ${ itself.");
-    roff_paragraph(out,
-                   "\"headgate -t -c FILE\" prints every fault of a file; \"headgate -T -c FILE\" prints what would be "
-                   "in force, without passwords.");
+    roff_text(out, ROFF_PARAGRAPH,
+              "Options are \"name = value\", one to a line, each at the start of its line and once. [headgate] "
+              "holds what is not a policy's. A section [section:NAME] may stand as often as wanted, each under "
+              "a name of its own; every other section stands once.");
+    roff_text(out, ROFF_PARAGRAPH,
+              "A line that starts with # or ; is a comment, and so is what follows a # or ; after a blank behind "
+              "a value. Text with such a # or ; in it, or with blanks at its ends, stands in double quotes, "
+              "within which \\\" is a double quote and \\\\ a backslash.");
+    roff_text(out, ROFF_PARAGRAPH,
+              "\"include = FILE\" reads another ini file in its place, and \"include = conf.d/*.conf\" all that "
+              "match. ${NAME} in a value stands for what the environment has under that name, and "
+              "${NAME:-text} for the text if that is empty or not set; $${ is ${ itself.");
+    roff_text(out, ROFF_PARAGRAPH,
+              "\"headgate -t -c FILE\" prints every fault of a file; \"headgate -T -c FILE\" prints what would be "
+              "in force, without passwords.");
 }
 
 void conf_print_manual(FILE *out, const struct conf_section *const *sections)
 {
-    roff_heading(out, "NAME");
-    roff_text(out, "headgate.ini - configuration of headgate, a sidecar proxy for Redis");
+    roff_text(out, ROFF_HEADING, "NAME\nheadgate.ini - configuration of headgate, a sidecar proxy for Redis");
     print_syntax(out);
-    roff_heading(out, "OPTIONS");
+    roff_text(out, ROFF_HEADING, "OPTIONS");
     print_section(out, &conf_section_headgate);
     for (; sections != NULL && *sections != NULL; sections++) {
         print_section(out, *sections);
     }
-    roff_heading(out, "FILES");
+    roff_text(out, ROFF_HEADING, "FILES");
     roff_entry(out, "/etc/headgate/headgate.ini", NULL);
-    roff_text(out, "The file of the service, where a package has installed it: every option at its default.");
+    roff_text(out, ROFF_GO_ON,
+              "The file of the service, where a package has installed it: every option at its default.");
 }

@@ -165,9 +165,6 @@ static inline struct conf_walk conf_walk_start(const struct conf_reading *readin
     return (struct conf_walk){.part = reading->parts};
 }
 
-/* The next server; false: there are no more. */
-bool conf_next_place(const struct conf_reading *reading, struct conf_walk *walk, struct conf_place *place);
-
 /* ---- conf_faults.c ---- */
 
 /* Of the file as a whole. */
@@ -329,9 +326,6 @@ void conf_files_note_pattern(struct conf_files *files, const char *pattern);
 /* The path that is meant where the file called beside says path: from the directory of that one on. The caller frees
  * it. */
 char *conf_file_path(const char *beside, const char *path);
-/* Notes how the file was found, for who reads it later. False: it is neither a regular file nor a directory; problem
- * says so. Never waits. */
-bool conf_file_check(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX]);
 /* Reads a regular file: what it holds, with a NUL behind it: max bytes at most. NULL: problem says what is
  * wrong. The caller frees it. */
 char *conf_file_read(struct conf_files *files, const char *path, size_t max, size_t *length, struct stat *status,

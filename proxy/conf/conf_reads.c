@@ -20,7 +20,7 @@ void conf_check_reads(struct conf_reading *reading, struct conf_part *part)
 /* ---- rules ---- */
 
 /* Parts and rules go side by side, but for the first part, which is [headgate]. */
-bool conf_next_place(const struct conf_reading *reading, struct conf_walk *walk, struct conf_place *place)
+static bool next_place(const struct conf_reading *reading, struct conf_walk *walk, struct conf_place *place)
 {
     while (walk->part != NULL) {
         const struct conf_part *part = walk->part;
@@ -49,7 +49,7 @@ static void look_at_servers(const struct conf_reading *reading, const struct con
     struct conf_place place;
 
     *knows = *lacks = false;
-    while (conf_next_place(reading, &walk, &place)) {
+    while (next_place(reading, &walk, &place)) {
         if (conf_rule_concerns(rule, place.name) && knows_replicas(place.conf)) {
             *knows = true;
             *lacks = *lacks || place.conf->pool != CONF_POOL_SHARED;

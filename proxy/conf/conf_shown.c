@@ -32,7 +32,8 @@ static void visit_rule(const struct conf *process, const struct conf_rule *rule,
     }
 }
 
-void conf_visit(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact), void *context)
+static void visit_facts(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact),
+                        void *context)
 {
     for (size_t i = 0; i < conf_option_count; i++) {
         const struct conf_option *option = &conf_options[i];
@@ -98,10 +99,10 @@ static void list_fact(void *context, const struct conf_fact *fact)
 
 void conf_list_make(struct conf *process)
 {
-    conf_visit(process, count_fact, process);
+    visit_facts(process, count_fact, process);
     process->listed = conf_alloc(NULL, process->listed_count * sizeof process->listed[0]);
     process->listed_count = 0;
-    conf_visit(process, list_fact, process);
+    visit_facts(process, list_fact, process);
 }
 
 void conf_list_free(struct conf *process)
@@ -135,7 +136,7 @@ static const struct conf_option *find_option(const struct conf *process, const s
 {
     struct seeking seeking = {.setting = setting};
 
-    conf_visit(process, seek, &seeking);
+    visit_facts(process, seek, &seeking);
     return seeking.option;
 }
 
@@ -217,5 +218,5 @@ void conf_settings(const struct conf *process, void (*report)(void *context, con
 {
     struct reporting reporting = {report, context};
 
-    conf_visit(process, report_setting, &reporting);
+    visit_facts(process, report_setting, &reporting);
 }

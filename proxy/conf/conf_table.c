@@ -154,8 +154,9 @@ const struct conf_option conf_options[] = {
              "session: every client has a connection to Redis of its own for as long as it stays."},
     {FIELD(threads), .type = CONF_INTEGER, .min = 1, .max = 64, .initial = "1",
      .help = "Worker threads. Each carries its own clients and its own connections to Redis."},
-    {FIELD(lanes), .type = CONF_INTEGER, .min = 1, .max = 64, .initial = "1",
-     .help = "Shared connections to Redis, for each worker and each profile (user, database and RESP version)."},
+    {FIELD(lanes), .type = CONF_INTEGER, .min = 1, .max = 64, .initial = "8",
+     .help = "Most shared connections to Redis, for each worker and each profile (user, database and RESP version).\n"
+             "More than one are opened where more than 64 KiB of requests wait for an answer."},
     {FIELD(max_clients), .type = CONF_INTEGER, .min = 1, .max = 1000000, .initial = "10000", .reloadable = true,
      .help = "Clients served at once, over all workers. One more is told so and closed, as Redis does."},
     {FIELD(backlog), .type = CONF_INTEGER, .min = 1, .max = 65535, .initial = "511",

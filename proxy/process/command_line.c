@@ -93,49 +93,49 @@ static void print_usage(FILE *out)
 
 static void print_environment(FILE *out)
 {
-    roff_heading(out, "ENVIRONMENT");
+    roff_text(out, ROFF_HEADING, "ENVIRONMENT");
     roff_entry(out, "LISTEN_FDS, LISTEN_PID", NULL);
-    roff_text(out,
+    roff_text(out, ROFF_GO_ON,
               "Sockets that are handed over, see sd_listen_fds(3): those whose addresses the configuration has are "
               "listened on, whatever their names are; the others are closed.");
 }
 
 static void print_files(FILE *out)
 {
-    roff_heading(out, "FILES");
+    roff_text(out, ROFF_HEADING, "FILES");
     roff_entry(out, "/etc/headgate/headgate.ini", NULL);
-    roff_text(out, "What the service reads.");
+    roff_text(out, ROFF_GO_ON, "What the service reads.");
     roff_entry(out, "/usr/share/doc/headgate/", NULL);
-    roff_text(out, "All pages of the documentation, and examples.");
+    roff_text(out, ROFF_GO_ON, "All pages of the documentation, and examples.");
 }
 
 static void print_program_manual(FILE *out)
 {
-    roff_heading(out, "NAME");
-    roff_text(out, "headgate - sidecar proxy that enforces policies in front of Redis");
-    roff_heading(out, "SYNOPSIS");
-    roff_text(out, "headgate [-c FILE] [--take-over | --upgrade | -t | -T | --ping | -v | --help]");
-    roff_heading(out, "DESCRIPTION");
-    roff_text(out,
-              "Applications connect to headgate in place of Redis. It forwards what they send byte for byte, over few "
+    roff_text(out, ROFF_HEADING, "NAME\nheadgate - sidecar proxy that enforces policies in front of Redis");
+    roff_text(out, ROFF_HEADING,
+              "SYNOPSIS\nheadgate [-c FILE] [--take-over | --upgrade | -t | -T | --ping | -v | --help]");
+    roff_text(out, ROFF_HEADING,
+              "DESCRIPTION\nApplications connect to headgate in place of Redis. It forwards what they send byte for "
+              "byte, over few "
               "connections, and enforces what its configuration says: rate limits, locks that do not expire while "
               "their holder lives, records of latency. It stays in the foreground, and logs to standard error "
               "unless the configuration says otherwise. Redis need not be there when it starts.");
-    roff_heading(out, "OPTIONS");
+    roff_text(out, ROFF_HEADING, "OPTIONS");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         roff_entry(out, rows[i].name, rows[i].argument);
-        roff_text(out, rows[i].help);
+        roff_text(out, ROFF_GO_ON, rows[i].help);
     }
-    roff_heading(out, "SIGNALS");
+    roff_text(out, ROFF_HEADING, "SIGNALS");
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         roff_entry(out, signals[i].name, NULL);
-        roff_text(out, signals[i].help);
+        roff_text(out, ROFF_GO_ON, signals[i].help);
     }
     print_environment(out);
     print_files(out);
-    roff_heading(out, "EXIT STATUS");
-    roff_text(out, "0 when it was ended by a signal or on the admin port. 1 when the configuration is not sound, or it "
-                   "could not start; each fault is a line.");
+    roff_text(out, ROFF_HEADING,
+              "EXIT STATUS\n0 when it was ended by a signal or on the admin port. 1 when the configuration is not "
+              "sound, or it "
+              "could not start; each fault is a line.");
 }
 
 /* ---- references ---- */

@@ -99,8 +99,7 @@ struct replica_way *replica_way_by_upstream(const struct replica_ways *ways, con
 
 /* ---- whom a client reads from ---- */
 
-bool replica_way_serves(const struct replica_ways *ways, const struct replica_way *way, struct profile *profile,
-                        size_t place)
+static bool serves(const struct replica_ways *ways, const struct replica_way *way, struct profile *profile)
 {
     bool has_failed = way->failed_us != 0 && reactor_now(ways->reactor) - way->failed_us < FAILED_PAUSE_US;
 
@@ -111,7 +110,7 @@ bool replica_way_serves(const struct replica_ways *ways, const struct replica_wa
     if (there == NULL || there->needs_password || upstream_is_refused(there)) {
         return false;
     }
-    const struct lane *lane = upstream_place(there, place);
+    const struct lane *lane = upstream_first_lane(there);
     bool is_coming =
         lane != NULL && (lane->state == LANE_READY ||
                          (lane->failures == 0 && lane->state != LANE_BACKOFF && lane->state != LANE_CLOSED));
@@ -129,18 +128,17 @@ static uint64_t draw(uint64_t id, size_t number)
 }
 
 struct replica_way *replica_way_choose(const struct replica_ways *ways, size_t number, struct profile *profile,
-                                       size_t place, uint64_t id)
+                                       uint64_t id)
 {
     struct replica_way *best = NULL;
     uint64_t most = 0;
 
-    if (number > 0 && ways->ways[number] != NULL && replica_way_serves(ways, ways->ways[number], profile, place)) {
+    if (number > 0 && ways->ways[number] != NULL && serves(ways, ways->ways[number], profile)) {
         return ways->ways[number];
     }
     for (size_t i = 1; i <= REPLICAS_MAX; i++) {
         uint64_t chance = draw(id, i);
-        if (ways->ways[i] != NULL && (best == NULL || chance > most) &&
-            replica_way_serves(ways, ways->ways[i], profile, place)) {
+        if (ways->ways[i] != NULL && (best == NULL || chance > most) && serves(ways, ways->ways[i], profile)) {
             best = ways->ways[i];
             most = chance;
         }

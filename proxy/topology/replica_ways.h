@@ -52,12 +52,9 @@ static inline struct profile *replica_way_profile(const struct replica_way *way,
     return profile_at(profile, way->upstream, way->number);
 }
 
-/* Whether a client of that profile and place can be served there now. */
-bool replica_way_serves(const struct replica_ways *ways, const struct replica_way *way, struct profile *profile,
-                        size_t place);
 /* Where such a client reads: at that way, by its number, as long as it can; else at another, which its id chooses.
  * NULL: nobody serves it. */
 struct replica_way *replica_way_choose(const struct replica_ways *ways, size_t number, struct profile *profile,
-                                       size_t place, uint64_t id);
+                                       uint64_t id);
 
 #endif

@@ -166,8 +166,8 @@ static struct lane *control_lane(const struct call *call)
 {
     struct profile *profile = control_profile(call);
     struct profile *there = profile_by_key(call, profile);
-    bool has_none = there == NULL || profile->needs_password || !upstream_may_share(there, 0);
-    struct lane *lane = has_none ? NULL : upstream_shared_lane(there, 0);
+    bool has_none = there == NULL || profile->needs_password || !upstream_may_share(there);
+    struct lane *lane = has_none ? NULL : upstream_shared_lane(there);
 
     if (profile != NULL) {
         profile_release(profile);
@@ -209,7 +209,7 @@ static bool on_redirected(struct run *run, struct slice error, struct slice requ
         return false;
     }
     struct profile *there = router->redirected(router->context, profile, run->lane, error, &asks);
-    struct lane *lane = there != NULL ? upstream_shared_lane(there, 0) : NULL;
+    struct lane *lane = there != NULL ? upstream_shared_lane(there) : NULL;
     profile_release(profile);
     if (lane == NULL || lane->state == LANE_CLOSED) {
         return false;

@@ -29,7 +29,7 @@ const char *lane_use_name(enum lane_use use)
     return names[use];
 }
 
-enum stats_id lane_gauge(enum lane_use use)
+static enum stats_id gauge_of(enum lane_use use)
 {
     return use == LANE_SHARED ? STATS_LANES_SHARED : STATS_LANES_EXCLUSIVE;
 }
@@ -41,9 +41,9 @@ void lane_move(struct lane *lane, enum lane_state state)
 
     assert(lane->state != LANE_CLOSED);
     if (lane->state != LANE_READY && state == LANE_READY) {
-        stats_add(stats, lane_gauge(lane->use), 1);
+        stats_add(stats, gauge_of(lane->use), 1);
     } else if (lane->state == LANE_READY && state != LANE_READY) {
-        stats_subtract(stats, lane_gauge(lane->use), 1);
+        stats_subtract(stats, gauge_of(lane->use), 1);
     }
     lane->state = state;
 }

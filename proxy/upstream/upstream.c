@@ -121,6 +121,7 @@ static void on_broken(struct lane *lane, const char *why, uint64_t requests)
 {
     upstream_note_connecting(lane_profile(lane)->upstream);
     lane_profile(lane)->upstream->left_requests += lane->link.is_left ? requests : 0;
+    lane->spare = lane->spare || (lane->first == NULL && upstream_is_extra(lane));
     if (!lane->ending) {
         log_loss(lane, why, requests);
         tell_loss(lane_profile(lane)->upstream, why, requests);

@@ -40,6 +40,7 @@ struct profile {
     bool lacks_hello;        /* Redis is too old for it: names are said by CLIENT SETNAME */
     bool may_share;          /* false: there were too many profiles when it was made */
     size_t spares_under_way; /* being opened for the pool */
+    int64_t extra_us;        /* when a shared lane beside the first was opened last */
     uint8_t granted;         /* of enum profile_right: Redis has let the user do so … */
     uint8_t denied;          /* … and has not */
     int64_t granted_us[PROFILE_RIGHTS]; /* when it has let him last; 0 for those it has not */
@@ -49,7 +50,7 @@ struct profile {
     size_t clients;                     /* of them */
     TAILQ_ENTRY(profile) of_lingering;  /* those without clients; see profile_part() */
     bool is_lingering;
-    struct lane **shared;     /* settings.shared_lanes places; NULL where none is open */
+    struct lane **shared;     /* settings.shared_lanes places, NULL where none is open; the first is there for all */
     LIST_HEAD(, lane) pooled; /* clean exclusive lanes, the last used first */
     size_t pooled_count;
     struct profile **elsewhere; /* its counterparts at other nodes, by their numbers; see profile_at() … */
@@ -208,12 +209,14 @@ void upstream_credentials_accepted(struct profile *profile);
 void upstream_forget_refusals(struct upstream *upstream);
 /* Whether they are a client's, and Redis has refused them last. */
 bool upstream_is_refused(const struct profile *profile);
-/* Whether a client of that place can go to a shared lane of the profile. */
-bool upstream_may_share(const struct profile *profile, size_t place);
+/* Whether a client can go to a shared lane of the profile. */
+bool upstream_may_share(const struct profile *profile);
 /* A lane that is being opened for what has waited since then or longer; NULL: there is none. */
 struct lane *upstream_find_starting(const struct upstream *upstream, int64_t since_us);
-/* The shared lane of that place; NULL: none is open. */
-struct lane *upstream_place(const struct profile *profile, size_t place);
+/* The first shared lane; NULL: none is open. */
+struct lane *upstream_first_lane(const struct profile *profile);
+/* The shared one with that id; NULL: it is none, or no more, as it is retired, or somebody's own. */
+struct lane *upstream_find_shared(const struct profile *profile, uint64_t id);
 
 /* Whether the last attempt to connect has failed. */
 bool upstream_is_out_of_reach(const struct upstream *upstream);
@@ -223,9 +226,12 @@ void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64
 
 /* ---- lanes ---- */
 
-/* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not
- * be ready: what is sent waits in it. */
-struct lane *upstream_shared_lane(struct profile *profile, size_t place);
+/* The first shared lane, opened if need be; NULL when memory is short. It may not be ready: what is sent waits in it.
+ */
+struct lane *upstream_shared_lane(struct profile *profile);
+/* The same, for a client that has nothing under way: the first that is ready and has less than LANE_FULL bytes to be
+ * answered. Redis reads 16 KiB of a connection in a turn, and of several it answers more at once. */
+struct lane *upstream_lane_with_room(struct profile *profile);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
 

@@ -114,58 +114,87 @@ struct lane *upstream_find_starting(const struct upstream *upstream, int64_t sin
 
 /* ---- the places of shared lanes ---- */
 
-struct lane *upstream_place(const struct profile *profile, size_t place)
+/* No more often is another one opened: if Redis takes no more, it is not to be asked for each request. µs */
+#define EXTRA_EVERY_US 1000000
+
+struct lane *upstream_first_lane(const struct profile *profile)
 {
-    return profile->shared[place % profile->upstream->settings.shared_lanes];
+    return profile->shared[0];
 }
 
-static struct lane *lane_at(struct profile *profile, size_t place)
+struct lane *upstream_find_shared(const struct profile *profile, uint64_t id)
 {
-    struct lane **slot = &profile->shared[place];
+    size_t i = 0, count = profile->upstream->settings.shared_lanes;
 
-    if (*slot == NULL) {
-        struct lane *lane = upstream_open_lane(profile, LANE_SHARED);
-        if (lane == NULL) {
-            return NULL;
-        }
-        *slot = lane;
+    while (i < count && (profile->shared[i] == NULL || profile->shared[i]->id != id)) {
+        i++;
+    }
+    return i < count ? profile->shared[i] : NULL;
+}
+
+bool upstream_is_extra(const struct lane *lane)
+{
+    return lane->use == LANE_SHARED && lane != upstream_first_lane(lane_profile(lane));
+}
+
+static struct lane *open_shared(struct profile *profile, size_t place, bool is_extra)
+{
+    struct lane *lane = upstream_open_lane(profile, LANE_SHARED);
+
+    profile->shared[place] = lane;
+    if (lane != NULL) {
+        lane->spare = is_extra;
         upstream_start_lane(lane);
     }
-    return *slot;
+    return lane;
 }
 
-struct lane *upstream_shared_lane(struct profile *profile, size_t place)
+struct lane *upstream_shared_lane(struct profile *profile)
 {
-    size_t count = profile->upstream->settings.shared_lanes;
+    return profile->shared[0] != NULL ? profile->shared[0] : open_shared(profile, 0, false);
+}
 
-    /* A division takes longer than all the rest, and most have one. */
-    return lane_at(profile, count == 1 ? 0 : place % count);
+/* Of its first run, which may have been made longer for hours, nobody knows how much is answered. */
+static bool is_full(const struct lane *lane)
+{
+    const struct run *second = lane->first != NULL ? lane->first->lane_next : NULL;
+
+    return second != NULL && lane->appended - second->first_byte >= LANE_FULL;
+}
+
+struct lane *upstream_lane_with_room(struct profile *profile)
+{
+    size_t count = profile->upstream->settings.shared_lanes, missing = 0;
+    int64_t now = reactor_now(profile->upstream->reactor);
+    struct lane *ready = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        struct lane *lane = profile->shared[i];
+        if (lane != NULL && lane->state == LANE_READY && !is_full(lane)) {
+            return lane;
+        }
+        ready = ready == NULL && lane != NULL && lane->state == LANE_READY ? lane : ready;
+        missing = missing == 0 && lane == NULL ? i : missing;
+    }
+    /* Used once it is there, and closed at once if it cannot be made, as nobody waits for it. */
+    if (ready != NULL && missing > 0 && !upstream_is_refused(profile) && now - profile->extra_us >= EXTRA_EVERY_US) {
+        profile->extra_us = now;
+        (void)open_shared(profile, missing, true);
+    }
+    return ready != NULL ? ready : upstream_shared_lane(profile);
 }
 
 void upstream_warm_up(struct upstream *upstream)
 {
-    (void)upstream_shared_lane(upstream->base, 0);
+    (void)upstream_shared_lane(upstream->base);
 }
 
-bool upstream_may_share(const struct profile *profile, size_t place)
+bool upstream_may_share(const struct profile *profile)
 {
-    const struct lane *lane = upstream_place(profile, place);
     /* What it gives to the pool comes back to the shared lane that it takes then. */
     bool comes_back = profile->upstream->settings.exclusive_idle > 0;
 
-    return !upstream_is_refused(profile) || comes_back || (lane != NULL && lane->state == LANE_READY);
-}
-
-bool upstream_has_place(const struct lane *lane)
-{
-    const struct profile *profile = lane_profile(lane);
-
-    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
-        if (profile->shared[i] == lane) {
-            return true;
-        }
-    }
-    return false;
+    return !upstream_is_refused(profile) || comes_back || upstream_has_ready_lane(profile);
 }
 
 void upstream_forget_place(struct lane *lane)

@@ -86,8 +86,8 @@ void upstream_help_soon(struct upstream *upstream);
 void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
 /* then. upstream->free_closed. */
 void upstream_free_closed(struct reactor_task *task);
-/* Whether a shared lane is where new requests find it. */
-bool upstream_has_place(const struct lane *lane);
+/* Whether it is a shared lane beside the profile's first one. */
+bool upstream_is_extra(const struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */
 void upstream_forget_place(struct lane *lane);
 /* Whether Redis does what it asks for; who has no password on it may have to authenticate yet. */
@@ -194,8 +194,6 @@ bool profile_set_password(struct profile *profile, const char *password);
 void upstream_free_released(struct upstream *upstream);
 /* Overwrites and frees it; NULL is none. */
 void profile_forget_text(char *text);
-/* upstream->base has taken the place of before, to which nobody comes any more; its reference is given back. */
-void upstream_follow_base(struct upstream *upstream, struct profile *before);
 /* What a lane says first, as its profile is now; of lane_events. */
 struct lane_greeting upstream_greeting(const struct lane *lane, struct slice *text);
 

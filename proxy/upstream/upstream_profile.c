@@ -391,7 +391,7 @@ void profile_part(struct profile *profile)
     shed_profiles(upstream);
 }
 
-void upstream_follow_base(struct upstream *upstream, struct profile *before)
+static void follow_base(struct upstream *upstream, struct profile *before)
 {
     struct profile *base = upstream->base;
 
@@ -504,7 +504,7 @@ bool upstream_make_base(struct upstream *upstream)
     upstream->base = base;
     base->is_default = true;
     if (before != NULL) {
-        upstream_follow_base(upstream, before);
+        follow_base(upstream, before);
     }
     return true;
 }

@@ -60,6 +60,9 @@ void upstream_open_spares(struct profile *profile)
 void upstream_spare_is_ready(struct lane *lane)
 {
     upstream_spare_ended(lane);
+    if (lane->use == LANE_SHARED) {
+        return;
+    }
     if (has_clients(lane_profile(lane))) {
         upstream_pool(lane);
     } else {
@@ -70,13 +73,13 @@ void upstream_spare_is_ready(struct lane *lane)
 void upstream_spare_ended(struct lane *lane)
 {
     lane->spare = false;
-    lane_profile(lane)->spares_under_way--;
+    lane_profile(lane)->spares_under_way -= lane->use != LANE_SHARED;
 }
 
 /*
  * The last unused lanes of a profile with clients are their spares. If these have authenticated, or came before Redis
  * wanted a password, the connections are what they have when others are refused, so one stays in any case, and the
- * shared lanes do.
+ * first shared lane does.
  */
 bool upstream_is_kept(const struct lane *lane)
 {
@@ -88,7 +91,9 @@ bool upstream_is_kept(const struct lane *lane)
         return false;
     }
     if (lane->use == LANE_SHARED) {
-        return profile == upstream->base || is_scarce;
+        const struct lane *first = upstream_first_lane(profile);
+        bool is_needed = first == lane || first == NULL || first->state != LANE_READY;
+        return (profile == upstream->base || is_scarce) && is_needed;
     }
     bool is_needed = is_scarce && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);

@@ -82,7 +82,7 @@ void upstream_check_unwanted(struct lane *lane)
     const struct lane_link *link = &lane->link;
     bool is_retired = link->retired_us != 0;
 
-    if (lane->use == LANE_SHARED ? lane->first == NULL && !upstream_has_place(lane)
+    if (lane->use == LANE_SHARED ? lane->first == NULL && upstream_find_shared(lane_profile(lane), lane->id) == NULL
                                  : lane->use == LANE_POOLED && (is_retired || link->outdated)) {
         lane_close(lane, link->outdated ? "the password was changed" : is_retired ? why_retired : "it has no place");
     } else if (lane->use == LANE_EXCLUSIVE && is_retired && timeout > 0 &&

@@ -56,7 +56,7 @@ def test_get_gives_names_and_values(admin):
     assert get(admin, "MAX_CL*", "pool", "max_clients") == {"max_clients": "100", "pool": "shared"}
     assert get(admin, "nonsense") == {}
     everything = get(admin, "*")
-    assert len(everything) > 70 and everything["lanes"] == "1" and "" in everything.values()
+    assert len(everything) > 70 and everything["lanes"] == "8" and "" in everything.values()
     assert get(admin, "limit:search.*")["limit:search.limit"] == "3"
     assert get(admin, "*.commands") == {"limit:search.commands": "echo get"}
 
@@ -66,7 +66,7 @@ def test_get_is_answered_to_redis_cli(headgate):
         result = subprocess.run(
             ["redis-cli", "-p", str(headgate.admin_port), *words], capture_output=True, text=True, timeout=60
         )
-        assert "lanes" in result.stdout and "1" in result.stdout, result
+        assert "lanes" in result.stdout and "8" in result.stdout, result
 
 
 @pytest.mark.parametrize("pattern", ["", "[", "x" * 200, b"a\0b", "a\\"])

@@ -179,8 +179,8 @@ def test_lines_are_maps(headgate, admin):
     assert limits[0]["rule"] == "search" and limits[0]["refused"] == 1
     assert plain(admin("LATENCY"))[0]
     option = plain(admin("CONFIG", "SHOW", "lanes"))[0]
-    assert (option["option"], option["value"], option["set"]) == ("lanes", "1", False)
-    assert plain(admin("CONFIG", "GET", "lanes", "threads")) == {"lanes": "1", "threads": "1"}
+    assert (option["option"], option["value"], option["set"]) == ("lanes", "8", False)
+    assert plain(admin("CONFIG", "GET", "lanes", "threads")) == {"lanes": "8", "threads": "1"}
     assert admin("CONFIG").startswith(b"txt:[headgate]\n")
 
 

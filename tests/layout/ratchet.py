@@ -7,10 +7,10 @@ from calls import circles_with_callbacks
 # Who comes below one of these lowers it in the same commit; who comes above it takes away elsewhere what was added. A figure is
 # not raised.
 FIGURES = {
-    "lines of C in proxy/ and policies/": 91751,
-    "lines of tests": 115714,
-    "words of documentation": 110395,
-    "fields of struct client": 100,
+    "lines of C in proxy/ and policies/": 91739,
+    "lines of tests": 113500,
+    "words of documentation": 109900,
+    "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BIG (8 * 131072)
 #define AT_ONCE 100
 
 /* A connection, and the lines that its replies are told to. */
@@ -213,38 +212,6 @@ static void strings(void *argument, const char *key, struct answer *lines)
     ASK(client, "MGET %s %s:count %s:none", key, key, key);
 }
 
-static void refused(void *argument, const char *key, struct answer *lines)
-{
-    struct client *client = with_lines(argument, lines);
-
-    ASK(client, "SET %s nonumber", key);
-    ASK(client, "INCR %s", key);
-}
-
-static void hashes(void *argument, const char *key, struct answer *lines)
-{
-    struct client *client = with_lines(argument, lines);
-
-    ASK(client, "HSET %s one 1 two 2", key);
-    ASK(client, "HGETALL %s", key);
-}
-
-static void lists(void *argument, const char *key, struct answer *lines)
-{
-    struct client *client = with_lines(argument, lines);
-
-    ASK(client, "RPUSH %s a b c", key);
-    ASK(client, "LRANGE %s 0 -1", key);
-}
-
-static void sorted_sets(void *argument, const char *key, struct answer *lines)
-{
-    struct client *client = with_lines(argument, lines);
-
-    ASK(client, "ZADD %s 1.5 a 2 b", key);
-    ASK(client, "ZRANGE %s 0 -1 WITHSCORES", key);
-}
-
 static void pipeline(void *argument, const char *key, struct answer *lines)
 {
     struct client *client = with_lines(argument, lines);
@@ -283,15 +250,6 @@ static void watch(void *argument, const char *key, struct answer *lines)
     close_client(rival);
 }
 
-static void functions(void *argument, const char *key, struct answer *lines)
-{
-    struct client *client = with_lines(argument, lines);
-
-    ASK(client, "FUNCTION LOAD REPLACE %s", FUNCTIONS);
-    for (int number = 7; number <= 8; number++)
-        ASK(client, "FCALL tested_add 1 %s %d", key, number);
-}
-
 static void on_scanned(redisAsyncContext *context, void *argument, void *unused)
 {
     struct client *client = context->data;
@@ -325,43 +283,12 @@ static void scan(void *argument, const char *key, struct answer *lines)
     tell(lines, "%zu keys, %d failed", client->found, client->failed);
 }
 
-static void streams(void *argument, const char *key, struct answer *lines)
-{
-    struct client *client = with_lines(argument, lines);
-
-    for (int number = 1; number <= 5; number++)
-        send_command(client, "XADD %s 1-%d number %d", key, number, number);
-    send_command(client, "XGROUP CREATE %s group 0", key);
-    send_command(client, "XREADGROUP GROUP group one COUNT 3 STREAMS %s >", key);
-    send_command(client, "XACK %s group 1-1 1-2", key);
-    send_command(client, "XPENDING %s group", key);
-    send_command(client, "XREADGROUP GROUP group two BLOCK 20 STREAMS %s >", key);
-    send_command(client, "XREADGROUP GROUP group two BLOCK 20 STREAMS %s >", key);
-    ASK(client, "XRANGE %s - +", key);
-}
-
 static void script(void *argument, const char *key, struct answer *lines)
 {
     struct client *client = with_lines(argument, lines);
 
     for (int number = 7; number <= 8; number++)
         ASK(client, "EVAL %s 1 %s %d", ADD, key, number);
-}
-
-static void big(void *argument, const char *key, struct answer *lines)
-{
-    struct client *client = with_lines(argument, lines);
-    char *value = malloc(BIG);
-
-    if (!value)
-        abort();
-    memset(value, 'b', BIG);
-    ASK(client, "SET %s %b", key, value, (size_t)BIG);
-    ASK(client, "STRLEN %s", key);
-    ASK(client, "GETRANGE %s %d -1", key, BIG - 20);
-    client->lines = NULL;
-    ASK(client, "GET %s", key);
-    free(value);
 }
 
 /* Commands of several connections of one thread, none of which waits for another. */
@@ -549,29 +476,10 @@ static void killed(void *argument, const char *key, struct answer *lines)
 int main(int argc, char **argv)
 {
     static const struct feature features[] = {
-        {"strings", strings},
-        {"refused", refused},
-        {"hashes", hashes},
-        {"lists", lists},
-        {"sorted_sets", sorted_sets},
-        {"pipeline", pipeline},
-        {"transaction", transaction},
-        {"watch", watch},
-        {"script", script},
-        {"functions", functions},
-        {"scan", scan},
-        {"big", big},
-        {"streams", streams},
-        {"greeting", greeting},
-        {"concurrent", concurrent},
-        {"abandoned", abandoned},
-        {"timeouts", timeouts},
-        {"blocking", blocking},
-        {"subscribe", subscribe},
-        {"patterns", patterns},
-        {"caching", caching},
-        {"killed", killed},
-        {NULL, NULL},
+        {"strings", strings},     {"pipeline", pipeline}, {"transaction", transaction}, {"watch", watch},
+        {"script", script},       {"scan", scan},         {"greeting", greeting},       {"concurrent", concurrent},
+        {"abandoned", abandoned}, {"timeouts", timeouts}, {"blocking", blocking},       {"subscribe", subscribe},
+        {"patterns", patterns},   {"caching", caching},   {"killed", killed},           {NULL, NULL},
     };
     static const struct program program = {open_client, close_client, features};
 

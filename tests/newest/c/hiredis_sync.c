@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/time.h>
 
-#define BIG (8 * 131072)
-
 struct client {
     redisContext *context;
     redisContext *subscriber;
@@ -94,34 +92,6 @@ static void strings(void *client, const char *key, struct answer *lines)
     ask(context, lines, "STRLEN %s:bytes", key);
 }
 
-static void refused(void *client, const char *key, struct answer *lines)
-{
-    ask(of(client), lines, "SET %s nonumber", key);
-    ask(of(client), lines, "INCR %s", key);
-    ask(of(client), lines, "NOSUCHCOMMAND %s", key);
-}
-
-static void hashes(void *client, const char *key, struct answer *lines)
-{
-    ask(of(client), lines, "HSET %s one 1 two 2", key);
-    ask(of(client), lines, "HGETALL %s", key);
-    ask(of(client), lines, "HINCRBY %s two 40", key);
-}
-
-static void lists(void *client, const char *key, struct answer *lines)
-{
-    ask(of(client), lines, "RPUSH %s a b c", key);
-    ask(of(client), lines, "LRANGE %s 0 -1", key);
-    ask(of(client), lines, "LPOP %s", key);
-}
-
-static void sorted_sets(void *client, const char *key, struct answer *lines)
-{
-    ask(of(client), lines, "ZADD %s 1.5 a 2 b", key);
-    ask(of(client), lines, "ZRANGE %s 0 -1 WITHSCORES", key);
-    ask(of(client), lines, "ZSCORE %s a", key);
-}
-
 static void pipeline(void *client, const char *key, struct answer *lines)
 {
     for (int number = 0; number < 50; number++)
@@ -171,13 +141,6 @@ static void script(void *client, const char *key, struct answer *lines)
     freeReplyObject(digest);
 }
 
-static void functions(void *client, const char *key, struct answer *lines)
-{
-    ask(of(client), lines, "FUNCTION LOAD REPLACE %s", FUNCTIONS);
-    for (int number = 7; number <= 8; number++)
-        ask(of(client), lines, "FCALL tested_add 1 %s %d", key, number);
-}
-
 /* All keys of that name, by how many there are: their order is Redis' own. */
 static void scan(void *client, const char *key, struct answer *lines)
 {
@@ -198,37 +161,6 @@ static void scan(void *client, const char *key, struct answer *lines)
         freeReplyObject(part);
     } while (strcmp(cursor, "0") != 0);
     tell(lines, "%zu keys", found);
-}
-
-static void big(void *client, const char *key, struct answer *lines)
-{
-    char *value = malloc(BIG);
-    redisReply *got;
-
-    if (!value)
-        abort();
-    for (size_t i = 0; i < BIG; i++)
-        value[i] = (char)(i * 31 + i / 256);
-    ask(of(client), lines, "SET %s %b", key, value, (size_t)BIG);
-    got = redisCommand(of(client), "GET %s", key);
-    tell(lines, "%s", got && got->len == BIG && memcmp(got->str, value, BIG) == 0 ? "the same" : "another");
-    freeReplyObject(got);
-    free(value);
-}
-
-static void streams(void *client, const char *key, struct answer *lines)
-{
-    redisContext *context = of(client);
-
-    for (int number = 1; number <= 5; number++)
-        ask(context, lines, "XADD %s 1-%d number %d", key, number, number);
-    ask(context, lines, "XGROUP CREATE %s group 0", key);
-    ask(context, lines, "XREADGROUP GROUP group one COUNT 3 STREAMS %s >", key);
-    ask(context, lines, "XACK %s group 1-1 1-2", key);
-    ask(context, lines, "XPENDING %s group", key);
-    ask(context, lines, "XREADGROUP GROUP group two BLOCK 20 STREAMS %s >", key);
-    ask(context, lines, "XREADGROUP GROUP group two BLOCK 20 STREAMS %s >", key);
-    ask(context, lines, "XRANGE %s - +", key);
 }
 
 /* What comes before all else: names, users, databases, wrong passwords. */
@@ -444,18 +376,11 @@ int main(int argc, char **argv)
 {
     static const struct feature features[] = {
         {"strings", strings},
-        {"refused", refused},
-        {"hashes", hashes},
-        {"lists", lists},
-        {"sorted_sets", sorted_sets},
         {"pipeline", pipeline},
         {"transaction", transaction},
         {"watch", watch},
         {"script", script},
-        {"functions", functions},
         {"scan", scan},
-        {"big", big},
-        {"streams", streams},
         {"greeting", greeting},
         {"abandoned", abandoned},
         {"timeouts", timeouts},

@@ -8,9 +8,6 @@
 #include <stddef.h>
 
 #define ADD "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}"
-#define FUNCTIONS                                                                                                      \
-    "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments) "                              \
-    "return redis.call('INCRBY', keys[1], arguments[1]) end)"
 
 /* How long something is waited for that should happen at once, in milliseconds. */
 #define PATIENCE_MS 20000

@@ -16,9 +16,6 @@ using namespace std::chrono_literals;
 namespace redis = sw::redis;
 
 static const char *const ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
-static const char *const FUNCTIONS =
-    "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments) "
-    "return redis.call('INCRBY', keys[1], arguments[1]) end)";
 static const auto PATIENCE = 20s;
 
 static redis::ConnectionOptions address;
@@ -95,46 +92,6 @@ static void strings(Client client, const std::string &key, Lines &lines)
     lines.push_back("reply " + text_of_all(values));
 }
 
-static void refused(Client client, const std::string &key, Lines &lines)
-{
-    client->set(key, "no number");
-    try {
-        tell(lines, client->incr(key));
-    } catch (const redis::ReplyError &error) {
-        tell_error(lines, "reply", error);
-    }
-}
-
-static void hashes(Client client, const std::string &key, Lines &lines)
-{
-    std::map<std::string, std::string> all;
-
-    client->hmset(key, {std::make_pair("one", "1"), std::make_pair("two", "2")});
-    client->hgetall(key, std::inserter(all, all.begin()));
-    lines.push_back("reply " + text_of_all(all));
-    tell(lines, client->hincrby(key, "two", 40));
-}
-
-static void lists(Client client, const std::string &key, Lines &lines)
-{
-    std::vector<std::string> all;
-
-    tell(lines, client->rpush(key, {"a", "b", "c"}));
-    client->lrange(key, 0, -1, std::back_inserter(all));
-    lines.push_back("reply " + text_of_all(all));
-    tell(lines, client->lpop(key));
-}
-
-static void sorted_sets(Client client, const std::string &key, Lines &lines)
-{
-    std::vector<std::pair<std::string, double>> all;
-
-    tell(lines, client->zadd(key, {std::make_pair("a", 1.5), std::make_pair("b", 2.0)}));
-    client->zrange(key, 0, -1, std::back_inserter(all));
-    lines.push_back("reply " + text_of_all(all));
-    tell(lines, client->zscore(key, "a"));
-}
-
 static void pipeline(Client client, const std::string &key, Lines &lines)
 {
     auto batch = client->pipeline();
@@ -187,59 +144,6 @@ static void script(Client client, const std::string &key, Lines &lines)
     }
 }
 
-static void functions(Client client, const std::string &key, Lines &lines)
-{
-    tell(lines, client->function_load(FUNCTIONS, true));
-    for (const char *number : {"7", "8"})
-        tell(lines, client->fcall<long long>("tested_add", {key}, {number}));
-}
-
-// An entry of a stream, and of all streams what one read has brought.
-using Fields = std::vector<std::pair<std::string, std::string>>;
-using Entry = std::pair<std::string, redis::Optional<Fields>>;
-using Read = std::vector<std::pair<std::string, std::vector<Entry>>>;
-
-static std::string text_of_entries(const std::vector<Entry> &entries)
-{
-    std::string all;
-
-    for (const auto &entry : entries)
-        all += text(entry.first) + ": " + (entry.second ? text_of_all(*entry.second) : "none") + " ";
-    return all;
-}
-
-static void tell_read(Lines &lines, const Read &read)
-{
-    std::string entries = read.empty() ? "" : " " + text_of_entries(read[0].second);
-
-    lines.push_back("reply " + std::to_string(read.size()) + entries);
-}
-
-static void streams(Client client, const std::string &key, Lines &lines)
-{
-    Read first, second, none;
-    std::vector<std::pair<std::string, std::string>> consumers;
-    std::vector<Entry> all;
-
-    for (int number = 1; number <= 5; number++) {
-        Fields fields = {{"number", std::to_string(number)}};
-        tell(lines, client->xadd(key, "1-" + std::to_string(number), fields.begin(), fields.end()));
-    }
-    client->xgroup_create(key, "group", "0");
-    client->xreadgroup("group", "one", key, ">", 3, std::back_inserter(first));
-    tell_read(lines, first);
-    tell(lines, client->xack(key, "group", {"1-1", "1-2"}));
-    auto pending = client->xpending(key, "group", std::back_inserter(consumers));
-    tell(lines, std::get<0>(pending));
-    lines.push_back("reply " + text_of_all(consumers));
-    client->xreadgroup("group", "two", key, ">", 20ms, std::back_inserter(second));
-    tell_read(lines, second);
-    client->xreadgroup("group", "two", key, ">", 20ms, std::back_inserter(none));
-    tell_read(lines, none);
-    client->xrange(key, "-", "+", std::back_inserter(all));
-    lines.push_back("reply " + text_of_entries(all));
-}
-
 static void scan(Client client, const std::string &key, Lines &lines)
 {
     std::set<std::string> found;
@@ -251,14 +155,6 @@ static void scan(Client client, const std::string &key, Lines &lines)
         cursor = client->scan(cursor, key + ":*", 100, std::inserter(found, found.begin()));
     } while (cursor != 0);
     lines.push_back("reply " + text_of_all(found));
-}
-
-static void big(Client client, const std::string &key, Lines &lines)
-{
-    std::string value(8 * 131072, 'b');
-
-    tell(lines, client->set(key, value));
-    tell(lines, *client->get(key) == value);
 }
 
 static void greeting(Client client, const std::string &key, Lines &lines)
@@ -447,18 +343,11 @@ using Feature = void (*)(Client, const std::string &, Lines &);
 
 static const std::map<std::string, Feature> FEATURES = {
     {"strings", strings},
-    {"refused", refused},
-    {"hashes", hashes},
-    {"lists", lists},
-    {"sorted_sets", sorted_sets},
     {"pipeline", pipeline},
     {"transaction", transaction},
     {"watch", watch},
     {"script", script},
-    {"functions", functions},
     {"scan", scan},
-    {"big", big},
-    {"streams", streams},
     {"greeting", greeting},
     {"concurrent", concurrent},
     {"timeouts", timeouts},

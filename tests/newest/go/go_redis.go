@@ -42,33 +42,6 @@ func stringsFeature(client *redis.Client, key string, tell func(any, error)) err
 	return nil
 }
 
-func refused(client *redis.Client, key string, tell func(any, error)) error {
-	err := client.Set(ctx, key, "no number", 0).Err()
-	tell(client.Incr(ctx, key).Result())
-	return err
-}
-
-func hashes(client *redis.Client, key string, tell func(any, error)) error {
-	tell(client.HSet(ctx, key, "one", 1, "two", 2).Result())
-	tell(client.HGetAll(ctx, key).Result())
-	tell(client.HIncrBy(ctx, key, "two", 40).Result())
-	return nil
-}
-
-func lists(client *redis.Client, key string, tell func(any, error)) error {
-	tell(client.RPush(ctx, key, "a", "b", "c").Result())
-	tell(client.LRange(ctx, key, 0, -1).Result())
-	tell(client.LPop(ctx, key).Result())
-	return nil
-}
-
-func sortedSets(client *redis.Client, key string, tell func(any, error)) error {
-	tell(client.ZAdd(ctx, key, redis.Z{Score: 1.5, Member: "a"}, redis.Z{Score: 2, Member: "b"}).Result())
-	tell(client.ZRangeWithScores(ctx, key, 0, -1).Result())
-	tell(client.ZScore(ctx, key, "a").Result())
-	return nil
-}
-
 // replies of a batch, as text.
 func replies(commands []redis.Cmder, err error) ([]string, error) {
 	var texts []string
@@ -143,42 +116,6 @@ func scan(client *redis.Client, key string, tell func(any, error)) error {
 	}
 	sort.Strings(keys)
 	tell(keys, iterator.Err())
-	return nil
-}
-
-func big(client *redis.Client, key string, tell func(any, error)) error {
-	value := strings.Repeat("headgate", 131072)
-	tell(client.Set(ctx, key, value, 0).Result())
-	got, err := client.Get(ctx, key).Result()
-	tell(got == value, err)
-	return nil
-}
-
-func functions(client *redis.Client, key string, tell func(any, error)) error {
-	tell(client.Do(ctx, "function", "load", "replace", functionsCode).Result())
-	for number := 7; number <= 8; number++ {
-		tell(client.Do(ctx, "fcall", "tested_add", 1, key, number).Result())
-	}
-	return nil
-}
-
-func streams(client *redis.Client, key string, tell func(any, error)) error {
-	for number := 1; number <= 5; number++ {
-		values := map[string]any{"number": number}
-		tell(client.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: fmt.Sprintf("1-%d", number), Values: values}).Result())
-	}
-	tell(client.XGroupCreate(ctx, key, "group", "0").Result())
-	read := func(consumer string, count int64) {
-		arguments := redis.XReadGroupArgs{Group: "group", Consumer: consumer, Streams: []string{key, ">"}, Count: count,
-			Block: 20 * time.Millisecond}
-		tell(client.XReadGroup(ctx, &arguments).Result())
-	}
-	read("one", 3)
-	tell(client.XAck(ctx, key, "group", "1-1", "1-2").Result())
-	tell(client.XPending(ctx, key, "group").Result())
-	read("two", 10)
-	read("two", 10)
-	tell(client.XRange(ctx, key, "-", "+").Result())
 	return nil
 }
 
@@ -388,18 +325,11 @@ func unsubscribe(_ *redis.Client, key string, tell func(any, error)) error {
 func main() {
 	serve(versionOf("github.com/redis/go-redis/v9"), connect, map[string]feature[*redis.Client]{
 		"strings":      stringsFeature,
-		"refused":      refused,
-		"hashes":       hashes,
-		"lists":        lists,
-		"sorted_sets":  sortedSets,
 		"pipeline":     pipeline,
 		"transaction":  transaction,
 		"watch":        watch,
 		"script":       script,
 		"scan":         scan,
-		"big":          big,
-		"functions":    functions,
-		"streams":      streams,
 		"greeting":     greeting,
 		"concurrent":   concurrent,
 		"abandoned":    abandoned,

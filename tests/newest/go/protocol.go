@@ -24,9 +24,6 @@ const patience = 20 * time.Second
 // errUnsupported is what a feature gives that the library has not.
 var errUnsupported = errors.New("unsupported")
 
-const functionsCode = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments) " +
-	"return redis.call('INCRBY', keys[1], arguments[1]) end)"
-
 // feature tells its replies, one after the other, by calling tell.
 type feature[Client any] func(client Client, key string, tell func(reply any, err error)) error
 

@@ -64,34 +64,6 @@ func stringsFeature(client *redis.Pool, key string, tell func(any, error)) error
 	return nil
 }
 
-func refused(client *redis.Pool, key string, tell func(any, error)) error {
-	tell(one(client, "SET", key, "no number"))
-	tell(one(client, "INCR", key))
-	return nil
-}
-
-func hashes(client *redis.Pool, key string, tell func(any, error)) error {
-	tell(one(client, "HSET", key, "one", 1, "two", 2))
-	connection := client.Get()
-	defer connection.Close()
-	tell(redis.StringMap(connection.Do("HGETALL", key)))
-	tell(one(client, "HINCRBY", key, "two", 40))
-	return nil
-}
-
-func lists(client *redis.Pool, key string, tell func(any, error)) error {
-	tell(one(client, "RPUSH", key, "a", "b", "c"))
-	tell(one(client, "LRANGE", key, 0, -1))
-	tell(one(client, "LPOP", key))
-	return nil
-}
-
-func sortedSets(client *redis.Pool, key string, tell func(any, error)) error {
-	tell(one(client, "ZADD", key, 1.5, "a", 2, "b"))
-	tell(one(client, "ZRANGE", key, 0, -1, "WITHSCORES"))
-	return nil
-}
-
 func pipeline(client *redis.Pool, key string, tell func(any, error)) error {
 	connection := client.Get()
 	defer connection.Close()
@@ -145,12 +117,6 @@ func script(client *redis.Pool, key string, tell func(any, error)) error {
 	return nil
 }
 
-func functions(client *redis.Pool, key string, tell func(any, error)) error {
-	tell(one(client, "FUNCTION", "LOAD", "REPLACE", functionsCode))
-	tell(one(client, "FCALL", "tested_add", 1, key, 7))
-	return nil
-}
-
 func scan(client *redis.Pool, key string, tell func(any, error)) error {
 	for number := 0; number < 30; number++ {
 		one(client, "SET", fmt.Sprintf("%s:%d", key, number), number)
@@ -175,29 +141,6 @@ func scan(client *redis.Pool, key string, tell func(any, error)) error {
 	}
 	sort.Strings(keys)
 	tell(keys, nil)
-	return nil
-}
-
-func big(client *redis.Pool, key string, tell func(any, error)) error {
-	value := strings.Repeat("headgate", 131072)
-	tell(one(client, "SET", key, value))
-	got, err := one(client, "GET", key)
-	tell(got == value, err)
-	return nil
-}
-
-func streams(client *redis.Pool, key string, tell func(any, error)) error {
-	for number := 1; number <= 5; number++ {
-		tell(one(client, "XADD", key, fmt.Sprintf("1-%d", number), "number", number))
-	}
-	tell(one(client, "XGROUP", "CREATE", key, "group", "0"))
-	tell(one(client, "XREADGROUP", "GROUP", "group", "one", "COUNT", 3, "STREAMS", key, ">"))
-	tell(one(client, "XACK", key, "group", "1-1", "1-2"))
-	tell(one(client, "XPENDING", key, "group"))
-	for number := 0; number < 2; number++ {
-		tell(one(client, "XREADGROUP", "GROUP", "group", "two", "BLOCK", 20, "STREAMS", key, ">"))
-	}
-	tell(one(client, "XRANGE", key, "-", "+"))
 	return nil
 }
 
@@ -370,18 +313,11 @@ func killed(client *redis.Pool, key string, tell func(any, error)) error {
 func main() {
 	serve(versionOf("github.com/gomodule/redigo"), connect, map[string]feature[*redis.Pool]{
 		"strings":     stringsFeature,
-		"refused":     refused,
-		"hashes":      hashes,
-		"lists":       lists,
-		"sorted_sets": sortedSets,
 		"pipeline":    pipeline,
 		"transaction": transaction,
 		"watch":       watch,
 		"script":      script,
-		"functions":   functions,
 		"scan":        scan,
-		"big":         big,
-		"streams":     streams,
 		"greeting":    greeting,
 		"concurrent":  concurrent,
 		"abandoned":   abandoned,

@@ -72,33 +72,6 @@ func stringsFeature(client rueidis.Client, key string, tell func(any, error)) er
 	return nil
 }
 
-func refused(client rueidis.Client, key string, tell func(any, error)) error {
-	tell(one(client, "SET", key, "no number"))
-	tell(one(client, "INCR", key))
-	return nil
-}
-
-func hashes(client rueidis.Client, key string, tell func(any, error)) error {
-	tell(one(client, "HSET", key, "one", "1", "two", "2"))
-	tell(client.Do(ctx, client.B().Hgetall().Key(key).Build()).AsStrMap())
-	tell(one(client, "HINCRBY", key, "two", "40"))
-	return nil
-}
-
-func lists(client rueidis.Client, key string, tell func(any, error)) error {
-	tell(one(client, "RPUSH", key, "a", "b", "c"))
-	tell(one(client, "LRANGE", key, "0", "-1"))
-	tell(one(client, "LPOP", key))
-	return nil
-}
-
-func sortedSets(client rueidis.Client, key string, tell func(any, error)) error {
-	tell(one(client, "ZADD", key, "1.5", "a", "2", "b"))
-	tell(one(client, "ZRANGE", key, "0", "-1", "WITHSCORES"))
-	tell(one(client, "ZSCORE", key, "a"))
-	return nil
-}
-
 func pipeline(client rueidis.Client, key string, tell func(any, error)) error {
 	var batch rueidis.Commands
 	for number := 0; number < 50; number++ {
@@ -158,38 +131,6 @@ func scan(client rueidis.Client, key string, tell func(any, error)) error {
 	}
 	sort.Strings(keys)
 	tell(keys, nil)
-	return nil
-}
-
-func big(client rueidis.Client, key string, tell func(any, error)) error {
-	value := strings.Repeat("headgate", 131072)
-	tell(one(client, "SET", key, value))
-	got, err := one(client, "GET", key)
-	tell(got == value, err)
-	return nil
-}
-
-func functions(client rueidis.Client, key string, tell func(any, error)) error {
-	tell(client.Do(ctx, client.B().FunctionLoad().Replace().FunctionCode(functionsCode).Build()).ToAny())
-	for number := 7; number <= 8; number++ {
-		call := client.B().Fcall().Function("tested_add").Numkeys(1).Key(key).Arg(fmt.Sprint(number)).Build()
-		tell(client.Do(ctx, call).ToAny())
-	}
-	return nil
-}
-
-func streams(client rueidis.Client, key string, tell func(any, error)) error {
-	for number := 1; number <= 5; number++ {
-		tell(one(client, "XADD", key, fmt.Sprintf("1-%d", number), "number", fmt.Sprint(number)))
-	}
-	tell(client.Do(ctx, client.B().XgroupCreate().Key(key).Group("group").Id("0").Build()).ToAny())
-	for _, consumer := range []string{"one", "two", "two"} {
-		read := client.B().Xreadgroup().Group("group", consumer).Count(3).Block(20).Streams().Key(key).Id(">").Build()
-		entries, err := client.Do(ctx, read).AsXRead()
-		tell(entries, err)
-	}
-	tell(one(client, "XACK", key, "group", "1-1", "1-2"))
-	tell(one(client, "XRANGE", key, "-", "+"))
 	return nil
 }
 
@@ -443,22 +384,15 @@ func clusterMode(client rueidis.Client, key string, tell func(any, error)) error
 func main() {
 	serve(versionOf("github.com/redis/rueidis"), connect, map[string]feature[rueidis.Client]{
 		"strings":      stringsFeature,
-		"refused":      refused,
-		"hashes":       hashes,
-		"lists":        lists,
-		"sorted_sets":  sortedSets,
 		"pipeline":     pipeline,
 		"transaction":  transaction,
 		"watch":        watch,
 		"script":       script,
 		"scan":         scan,
-		"big":          big,
 		"blocking":     blocking,
 		"subscribe":    subscribe,
 		"unsubscribe":  unsubscribe,
 		"caching":      caching,
-		"functions":    functions,
-		"streams":      streams,
 		"greeting":     greeting,
 		"concurrent":   concurrent,
 		"abandoned":    abandoned,

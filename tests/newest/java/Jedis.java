@@ -4,7 +4,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
@@ -25,15 +24,11 @@ import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
-import redis.clients.jedis.StreamEntryID;
 import redis.clients.jedis.csc.CacheConfig;
-import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.exceptions.JedisNoScriptException;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
-import redis.clients.jedis.params.XAddParams;
-import redis.clients.jedis.params.XReadGroupParams;
 import redis.clients.jedis.resps.ScanResult;
 
 public final class Jedis {
@@ -110,33 +105,6 @@ public final class Jedis {
         tell.accept(client.mget(key, key + ":timed", key + ":none"));
     }
 
-    private static void refused(RedisClient client, String key, Consumer<Object> tell) {
-        client.set(key, "no number");
-        try {
-            client.incr(key);
-        } catch (JedisDataException error) {
-            tell.accept(error.getMessage());
-        }
-    }
-
-    private static void hashes(RedisClient client, String key, Consumer<Object> tell) {
-        tell.accept(client.hset(key, Map.of("one", "1", "two", "2")));
-        tell.accept(new TreeMap<>(client.hgetAll(key)));
-        tell.accept(client.hincrBy(key, "two", 40));
-    }
-
-    private static void lists(RedisClient client, String key, Consumer<Object> tell) {
-        tell.accept(client.rpush(key, "a", "b", "c"));
-        tell.accept(client.lrange(key, 0, -1));
-        tell.accept(client.lpop(key));
-    }
-
-    private static void sortedSets(RedisClient client, String key, Consumer<Object> tell) {
-        tell.accept(client.zadd(key, Map.of("a", 1.5, "b", 2.0)));
-        tell.accept(client.zrangeWithScores(key, 0, -1));
-        tell.accept(client.zscore(key, "a"));
-    }
-
     private static void pipeline(RedisClient client, String key, Consumer<Object> tell) {
         try (Pipeline batch = client.pipelined()) {
             for (int number = 0; number < 50; number++) {
@@ -177,27 +145,6 @@ public final class Jedis {
                 tell.accept(client.eval(ADD, 1, key, number));
             }
         }
-    }
-
-    private static void functions(RedisClient client, String key, Consumer<Object> tell) {
-        tell.accept(client.functionLoadReplace(Protocol.FUNCTIONS));
-        for (String number : List.of("7", "8")) {
-            tell.accept(client.fcall("tested_add", List.of(key), List.of(number)));
-        }
-    }
-
-    private static void streams(RedisClient client, String key, Consumer<Object> tell) {
-        for (int number = 1; number <= 5; number++) {
-            tell.accept(client.xadd(key, Map.of("number", "" + number), XAddParams.xAddParams().id("1-" + number)));
-        }
-        tell.accept(client.xgroupCreate(key, "group", new StreamEntryID("0-0"), false));
-        XReadGroupParams reading = XReadGroupParams.xReadGroupParams().count(3).block(20);
-        for (String consumer : List.of("one", "two", "two")) {
-            tell.accept(client.xreadGroup("group", consumer, reading, Map.of(key, StreamEntryID.XREADGROUP_UNDELIVERED_ENTRY)));
-        }
-        tell.accept(client.xack(key, "group", new StreamEntryID("1-1"), new StreamEntryID("1-2")));
-        tell.accept(client.xpending(key, "group").getTotal());
-        tell.accept(client.xrange(key, "-", "+"));
     }
 
     /** Every way to begin a connection: RESP, names, users, databases, wrong passwords. */
@@ -290,12 +237,6 @@ public final class Jedis {
         tell.accept(found);
     }
 
-    private static void big(RedisClient client, String key, Consumer<Object> tell) {
-        String value = "headgate".repeat(131072);
-        tell.accept(client.set(key, value));
-        tell.accept(client.get(key).equals(value));
-    }
-
     private static void blocking(RedisClient client, String key, Consumer<Object> tell) throws Exception {
         tell.accept(client.blpop(1.0, key));
         client.rpush(key, "there");
@@ -377,22 +318,15 @@ public final class Jedis {
         port = Integer.parseInt(arguments[1]);
         Map<String, Protocol.Feature<RedisClient>> features = new HashMap<>();
         features.put("strings", Jedis::strings);
-        features.put("refused", Jedis::refused);
-        features.put("hashes", Jedis::hashes);
-        features.put("lists", Jedis::lists);
-        features.put("sorted_sets", Jedis::sortedSets);
         features.put("pipeline", Jedis::pipeline);
         features.put("transaction", Jedis::transaction);
         features.put("watch", Jedis::watch);
         features.put("script", Jedis::script);
         features.put("scan", Jedis::scan);
-        features.put("big", Jedis::big);
         features.put("blocking", Jedis::blocking);
         features.put("subscribe", Jedis::subscribe);
         features.put("unsubscribe", Jedis::unsubscribe);
         features.put("caching", Jedis::caching);
-        features.put("functions", Jedis::functions);
-        features.put("streams", Jedis::streams);
         features.put("greeting", Jedis::greeting);
         features.put("concurrent", Jedis::concurrent);
         features.put("abandoned", Jedis::abandoned);

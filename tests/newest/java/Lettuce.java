@@ -2,23 +2,17 @@
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.KeyScanCursor;
 import io.lettuce.core.KeyValue;
-import io.lettuce.core.Range;
 import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisCommandTimeoutException;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisFuture;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.ScanArgs;
 import io.lettuce.core.ScanCursor;
-import io.lettuce.core.ScoredValue;
 import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
 import io.lettuce.core.TrackingArgs;
 import io.lettuce.core.TransactionResult;
-import io.lettuce.core.XAddArgs;
-import io.lettuce.core.XReadArgs.StreamOffset;
-import io.lettuce.core.XReadArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.cluster.RedisClusterClient;
@@ -108,37 +102,6 @@ public final class Lettuce {
         tell.accept(client.mget(key, key + ":timed", key + ":none"));
     }
 
-    private static void refused(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
-        connection.sync().set(key, "no number");
-        try {
-            connection.sync().incr(key);
-        } catch (RedisCommandExecutionException error) {
-            tell.accept(error.getMessage());
-        }
-    }
-
-    private static void hashes(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
-        RedisCommands<String, String> client = connection.sync();
-        tell.accept(client.hset(key, Map.of("one", "1", "two", "2")));
-        tell.accept(new TreeMap<>(client.hgetall(key)));
-        tell.accept(client.hincrby(key, "two", 40));
-    }
-
-    private static void lists(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
-        RedisCommands<String, String> client = connection.sync();
-        tell.accept(client.rpush(key, "a", "b", "c"));
-        tell.accept(client.lrange(key, 0, -1));
-        tell.accept(client.lpop(key));
-    }
-
-    private static void sortedSets(StatefulRedisConnection<String, String> connection, String key,
-            Consumer<Object> tell) {
-        RedisCommands<String, String> client = connection.sync();
-        tell.accept(client.zadd(key, ScoredValue.just(1.5, "a"), ScoredValue.just(2, "b")));
-        tell.accept(client.zrangeWithScores(key, 0, -1));
-        tell.accept(client.zscore(key, "a"));
-    }
-
     private static void pipeline(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell)
             throws Exception {
         List<RedisFuture<?>> futures = new ArrayList<>();
@@ -183,30 +146,6 @@ public final class Lettuce {
         for (String number : List.of("7", "8")) {
             tell.accept(client.<List<Object>>evalsha(digest, ScriptOutputType.MULTI, new String[] {key}, number));
         }
-    }
-
-    private static void functions(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
-        RedisCommands<String, String> client = connection.sync();
-        tell.accept(client.functionLoad(Protocol.FUNCTIONS, true));
-        for (String number : List.of("7", "8")) {
-            String[] keys = {key};
-            tell.accept(client.<Long>fcall("tested_add", ScriptOutputType.INTEGER, keys, number));
-        }
-    }
-
-    private static void streams(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
-        RedisCommands<String, String> client = connection.sync();
-        for (int number = 1; number <= 5; number++) {
-            tell.accept(client.xadd(key, new XAddArgs().id("1-" + number), Map.of("number", "" + number)));
-        }
-        tell.accept(client.xgroupCreate(StreamOffset.from(key, "0-0"), "group"));
-        for (String consumer : List.of("one", "two", "two")) {
-            tell.accept(client.xreadgroup(io.lettuce.core.Consumer.from("group", consumer), XReadArgs.Builder.count(3).block(20),
-                StreamOffset.lastConsumed(key)));
-        }
-        tell.accept(client.xack(key, "group", "1-1", "1-2"));
-        tell.accept(client.xpending(key, "group").getCount());
-        tell.accept(client.xrange(key, Range.unbounded()));
     }
 
     /**
@@ -330,12 +269,6 @@ public final class Lettuce {
         tell.accept(found);
     }
 
-    private static void big(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
-        String value = "headgate".repeat(131072);
-        tell.accept(connection.sync().set(key, value));
-        tell.accept(connection.sync().get(key).equals(value));
-    }
-
     private static void blocking(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell)
             throws Exception {
         RedisCommands<String, String> client = connection.sync();
@@ -413,22 +346,15 @@ public final class Lettuce {
         library = RedisClient.create(uri);
         Map<String, Protocol.Feature<StatefulRedisConnection<String, String>>> features = new HashMap<>();
         features.put("strings", Lettuce::strings);
-        features.put("refused", Lettuce::refused);
-        features.put("hashes", Lettuce::hashes);
-        features.put("lists", Lettuce::lists);
-        features.put("sorted_sets", Lettuce::sortedSets);
         features.put("pipeline", Lettuce::pipeline);
         features.put("transaction", Lettuce::transaction);
         features.put("watch", Lettuce::watch);
         features.put("script", Lettuce::script);
         features.put("scan", Lettuce::scan);
-        features.put("big", Lettuce::big);
         features.put("blocking", Lettuce::blocking);
         features.put("subscribe", Lettuce::subscribe);
         features.put("unsubscribe", Lettuce::unsubscribe);
         features.put("caching", Lettuce::caching);
-        features.put("functions", Lettuce::functions);
-        features.put("streams", Lettuce::streams);
         features.put("greeting", Lettuce::greeting);
         features.put("concurrent", Lettuce::concurrent);
         features.put("abandoned", Lettuce::abandoned);

@@ -25,9 +25,6 @@ final class Protocol {
         }
     }
 
-    static final String FUNCTIONS = "#!lua name=tested\nredis.register_function('tested_add', "
-        + "function(keys, arguments) return redis.call('INCRBY', keys[1], arguments[1]) end)";
-
     /** How long something is waited for that should happen at once. */
     static final int PATIENCE_SECONDS = 20;
 

@@ -12,8 +12,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.redisson.Redisson;
 import org.redisson.api.BatchOptions;
-import org.redisson.api.FunctionMode;
-import org.redisson.api.FunctionResult;
 import org.redisson.api.RBatch;
 import org.redisson.api.RBlockingQueue;
 import org.redisson.api.RBucket;
@@ -21,12 +19,9 @@ import org.redisson.api.RClientSideCaching;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFuture;
 import org.redisson.api.RLock;
-import org.redisson.api.RMap;
 import org.redisson.api.RRateLimiter;
-import org.redisson.api.RScoredSortedSet;
 import org.redisson.api.RScript;
 import org.redisson.api.RSemaphore;
-import org.redisson.api.RStream;
 import org.redisson.api.RTopic;
 import org.redisson.api.RateIntervalUnit;
 import org.redisson.api.RateType;
@@ -34,10 +29,6 @@ import org.redisson.api.RedissonClient;
 import org.redisson.api.options.ClientSideCachingOptions;
 import org.redisson.api.redisnode.RedisNode;
 import org.redisson.api.redisnode.RedisNodes;
-import org.redisson.api.stream.StreamAddArgs;
-import org.redisson.api.stream.StreamCreateGroupArgs;
-import org.redisson.api.stream.StreamMessageId;
-import org.redisson.api.stream.StreamReadGroupArgs;
 import org.redisson.client.RedisException;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
@@ -87,37 +78,6 @@ public final class RedissonObjects {
         tell.accept(client.getKeys().countExists(key, key + ":none"));
     }
 
-    private static void refused(RedissonClient client, String key, Consumer<Object> tell) {
-        client.getBucket(key).set("no number");
-        try {
-            tell.accept(client.getAtomicLong(key).incrementAndGet());
-        } catch (RedisException error) {
-            tell.accept(told(error));
-        }
-    }
-
-    private static void hashes(RedissonClient client, String key, Consumer<Object> tell) {
-        RMap<String, String> map = client.getMap(key);
-        tell.accept(map.put("one", "1"));
-        tell.accept(map.putIfAbsent("one", "2"));
-        tell.accept(map.put("two", "2"));
-        tell.accept(new TreeMap<>(map.readAllMap()));
-        tell.accept(map.replace("two", "2", "3"));
-    }
-
-    private static void lists(RedissonClient client, String key, Consumer<Object> tell) {
-        tell.accept(client.getList(key).addAll(List.of("a", "b", "c")));
-        tell.accept(client.getList(key).readAll());
-        tell.accept(client.getList(key).remove(0));
-    }
-
-    private static void sortedSets(RedissonClient client, String key, Consumer<Object> tell) {
-        RScoredSortedSet<String> set = client.getScoredSortedSet(key);
-        tell.accept(set.add(1.5, "a"));
-        tell.accept(set.addScoreAndGetRank("b", 2));
-        tell.accept(set.readAll());
-    }
-
     private static void batch(RedissonClient client, String key, BatchOptions options, Consumer<Object> tell) {
         RBatch batch = client.createBatch(options);
         for (int number = 0; number < 50; number++) {
@@ -142,15 +102,6 @@ public final class RedissonObjects {
         }
     }
 
-    private static void functions(RedissonClient client, String key, Consumer<Object> tell) {
-        // It writes the first line itself.
-        client.getFunction().loadAndReplace("tested", Protocol.FUNCTIONS.split("\n", 2)[1]);
-        for (String number : List.of("7", "8")) {
-            tell.accept(client.getFunction().<Object>call(FunctionMode.WRITE, "tested_add", FunctionResult.LONG,
-                List.of(key), number));
-        }
-    }
-
     private static void scan(RedissonClient client, String key, Consumer<Object> tell) {
         for (int number = 0; number < 30; number++) {
             client.getBucket(key + ":" + number).set("there");
@@ -158,28 +109,6 @@ public final class RedissonObjects {
         TreeSet<String> found = new TreeSet<>();
         client.getKeys().getKeysByPattern(key + ":*").forEach(found::add);
         tell.accept(found);
-    }
-
-    private static void streams(RedissonClient client, String key, Consumer<Object> tell) {
-        RStream<String, String> stream = client.getStream(key);
-        for (int number = 1; number <= 5; number++) {
-            stream.add(new StreamMessageId(1, number), StreamAddArgs.entry("number", "" + number));
-        }
-        stream.createGroup(StreamCreateGroupArgs.name("group").id(new StreamMessageId(0)));
-        tell.accept(new TreeMap<>(text(stream.readGroup("group", "one", StreamReadGroupArgs.neverDelivered().count(3)))));
-        tell.accept(stream.ack("group", new StreamMessageId(1, 1), new StreamMessageId(1, 2)));
-        tell.accept(stream.getPendingInfo("group").getTotal());
-        for (int number = 0; number < 2; number++) {
-            tell.accept(text(stream.readGroup("group", "two",
-                StreamReadGroupArgs.neverDelivered().timeout(java.time.Duration.ofMillis(20)))));
-        }
-        tell.accept(stream.size());
-    }
-
-    private static Map<String, Object> text(Map<StreamMessageId, Map<String, String>> entries) {
-        Map<String, Object> texts = new TreeMap<>();
-        entries.forEach((id, fields) -> texts.put(id.toString(), fields));
-        return texts;
     }
 
     /** RESP2 and RESP3, a name, a user with a password, another database, a wrong password. */
@@ -204,12 +133,6 @@ public final class RedissonObjects {
                 end(own);
             }
         }
-    }
-
-    private static void big(RedissonClient client, String key, Consumer<Object> tell) {
-        String value = "headgate".repeat(131072);
-        client.getBucket(key).set(value);
-        tell.accept(client.getBucket(key).get().equals(value));
     }
 
     /** What is asked at once shares connections of the pool. */
@@ -393,16 +316,10 @@ public final class RedissonObjects {
         address = (System.getenv("TESTED_BY_TLS") != null ? "rediss://" : "redis://") + arguments[0] + ":" + arguments[1];
         Map<String, Protocol.Feature<RedissonClient>> features = new HashMap<>();
         features.put("strings", RedissonObjects::strings);
-        features.put("refused", RedissonObjects::refused);
-        features.put("hashes", RedissonObjects::hashes);
-        features.put("lists", RedissonObjects::lists);
-        features.put("sorted_sets", RedissonObjects::sortedSets);
         features.put("pipeline", RedissonObjects::pipeline);
         features.put("transaction", RedissonObjects::transaction);
         features.put("script", RedissonObjects::script);
-        features.put("functions", RedissonObjects::functions);
         features.put("scan", RedissonObjects::scan);
-        features.put("streams", RedissonObjects::streams);
         features.put("greeting", RedissonObjects::greeting);
         features.put("abandoned", RedissonObjects::abandoned);
         features.put("timeouts", RedissonObjects::timeouts);
@@ -411,7 +328,6 @@ public final class RedissonObjects {
         features.put("shards", RedissonObjects::shards);
         features.put("caching", RedissonObjects::caching);
         features.put("cluster_mode", RedissonObjects::clusterMode);
-        features.put("big", RedissonObjects::big);
         features.put("concurrent", RedissonObjects::concurrent);
         features.put("blocking", RedissonObjects::blocking);
         features.put("patterns", RedissonObjects::patterns);

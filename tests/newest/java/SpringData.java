@@ -3,7 +3,6 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -17,22 +16,16 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.springframework.dao.DataAccessException;
 import org.springframework.dao.QueryTimeoutException;
-import org.springframework.data.domain.Range;
 import org.springframework.data.redis.connection.RedisClusterConfiguration;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
-import org.springframework.data.redis.connection.stream.ReadOffset;
-import org.springframework.data.redis.connection.stream.StreamOffset;
-import org.springframework.data.redis.connection.stream.StreamReadOptions;
-import org.springframework.data.redis.connection.stream.StreamRecords;
 import org.springframework.data.redis.core.Cursor;
 import org.springframework.data.redis.core.RedisCallback;
 import org.springframework.data.redis.core.RedisOperations;
 import org.springframework.data.redis.core.ScanOptions;
 import org.springframework.data.redis.core.SessionCallback;
 import org.springframework.data.redis.core.StringRedisTemplate;
-import org.springframework.data.redis.core.ZSetOperations.TypedTuple;
 import org.springframework.data.redis.core.script.DefaultRedisScript;
 import org.springframework.data.redis.listener.ChannelTopic;
 import org.springframework.data.redis.listener.PatternTopic;
@@ -79,36 +72,6 @@ public final class SpringData {
         tell.accept(client.getExpire(key + ":timed") > 900);
         tell.accept(client.opsForValue().multiGet(List.of(key, key + ":timed", key + ":none")));
         tell.accept(client.opsForValue().setIfAbsent(key, "other", Duration.ofSeconds(10)));
-    }
-
-    private static void refused(StringRedisTemplate client, String key, Consumer<Object> tell) {
-        client.opsForValue().set(key, "no number");
-        try {
-            tell.accept(client.opsForValue().increment(key));
-        } catch (DataAccessException error) {
-            tell.accept(error.getMostSpecificCause().getMessage());
-        }
-    }
-
-    private static void hashes(StringRedisTemplate client, String key, Consumer<Object> tell) {
-        client.opsForHash().putAll(key, new TreeMap<>(Map.of("one", "1", "two", "2")));
-        tell.accept(new TreeMap<>(client.opsForHash().entries(key)));
-        tell.accept(client.opsForHash().increment(key, "two", 40));
-    }
-
-    private static void lists(StringRedisTemplate client, String key, Consumer<Object> tell) {
-        tell.accept(client.opsForList().rightPushAll(key, "a", "b", "c"));
-        tell.accept(client.opsForList().range(key, 0, -1));
-        tell.accept(client.opsForList().leftPop(key));
-    }
-
-    private static void sortedSets(StringRedisTemplate client, String key, Consumer<Object> tell) {
-        LinkedHashSet<TypedTuple<String>> members = new LinkedHashSet<>();
-        members.add(TypedTuple.of("a", 1.5));
-        members.add(TypedTuple.of("b", 2.0));
-        tell.accept(client.opsForZSet().add(key, members));
-        tell.accept(client.opsForZSet().range(key, 0, -1));
-        tell.accept(client.opsForZSet().score(key, "a"));
     }
 
     private static byte[] bytes(String text) {
@@ -182,29 +145,6 @@ public final class SpringData {
             keys.forEachRemaining(found::add);
         }
         tell.accept(found);
-    }
-
-    private static void big(StringRedisTemplate client, String key, Consumer<Object> tell) {
-        String value = "headgate".repeat(131072);
-        client.opsForValue().set(key, value);
-        tell.accept(value.equals(client.opsForValue().get(key)));
-    }
-
-    private static void streams(StringRedisTemplate client, String key, Consumer<Object> tell) {
-        for (int number = 1; number <= 5; number++) {
-            tell.accept(client.opsForStream().add(StreamRecords.newRecord().in(key).withId("1-" + number)
-                .ofMap(Map.of("number", "" + number))));
-        }
-        tell.accept(client.opsForStream().createGroup(key, ReadOffset.from("0"), "group"));
-        for (String consumer : List.of("one", "two", "two")) {
-            tell.accept(client.opsForStream().read(
-                org.springframework.data.redis.connection.stream.Consumer.from("group", consumer),
-                StreamReadOptions.empty().count(3).block(Duration.ofMillis(20)),
-                StreamOffset.create(key, ReadOffset.lastConsumed())));
-        }
-        tell.accept(client.opsForStream().acknowledge(key, "group", "1-1", "1-2"));
-        tell.accept(client.opsForStream().pending(key, "group").getTotalPendingMessages());
-        tell.accept(client.opsForStream().range(key, Range.unbounded()));
     }
 
     private static void greeting(StringRedisTemplate client, String key, Consumer<Object> tell) {
@@ -329,17 +269,11 @@ public final class SpringData {
         port = Integer.parseInt(arguments[1]);
         Map<String, Protocol.Feature<StringRedisTemplate>> features = new HashMap<>();
         features.put("strings", SpringData::strings);
-        features.put("refused", SpringData::refused);
-        features.put("hashes", SpringData::hashes);
-        features.put("lists", SpringData::lists);
-        features.put("sorted_sets", SpringData::sortedSets);
         features.put("pipeline", SpringData::pipeline);
         features.put("transaction", SpringData::transaction);
         features.put("watch", SpringData::watch);
         features.put("script", SpringData::script);
         features.put("scan", SpringData::scan);
-        features.put("big", SpringData::big);
-        features.put("streams", SpringData::streams);
         features.put("greeting", SpringData::greeting);
         features.put("concurrent", SpringData::concurrent);
         features.put("timeouts", SpringData::timeouts);

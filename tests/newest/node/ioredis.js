@@ -2,7 +2,7 @@
 const { readFileSync } = require('fs');
 const { dirname, join } = require('path');
 const Redis = require('ioredis');
-const { serve, pause, until, message, blockedIn, FUNCTIONS, host, port, tlsOptions } = require('./protocol');
+const { serve, pause, until, message, blockedIn, host, port, tlsOptions } = require('./protocol');
 
 const { version } = JSON.parse(readFileSync(join(dirname(require.resolve('ioredis')), '..', 'package.json')));
 
@@ -35,29 +35,6 @@ const features = {
     yield client.mget(key, `${key}:timed`, `${key}:none`);
   },
 
-  async *refused(client, key) {
-    await client.set(key, 'no number');
-    yield client.incr(key).catch((error) => error.message);
-  },
-
-  async *hashes(client, key) {
-    yield client.hset(key, { one: 1, two: 2 });
-    yield client.hgetall(key);
-    yield client.hincrby(key, 'two', 40);
-  },
-
-  async *lists(client, key) {
-    yield client.rpush(key, 'a', 'b', 'c');
-    yield client.lrange(key, 0, -1);
-    yield client.lpop(key);
-  },
-
-  async *sorted_sets(client, key) {
-    yield client.zadd(key, 1.5, 'a', 2, 'b');
-    yield client.zrange(key, 0, -1, 'WITHSCORES');
-    yield client.zscore(key, 'a');
-  },
-
   async *pipeline(client, key) {
     const batch = client.pipeline();
     for (let number = 0; number < 50; number++) batch.rpush(key, number);
@@ -79,35 +56,11 @@ const features = {
     for (const number of [7, 8]) yield client.add(key, number);
   },
 
-  async *functions(client, key) {
-    yield client.function('LOAD', 'REPLACE', FUNCTIONS);
-    for (const number of [7, 8]) yield client.fcall('tested_add', 1, key, number);
-  },
-
   async *scan(client, key) {
     for (let number = 0; number < 30; number++) await client.set(`${key}:${number}`, number);
     const found = new Set();
     for await (const keys of client.scanStream({ match: `${key}:*` })) keys.forEach((each) => found.add(each));
     yield [...found].sort();
-  },
-
-  async *big(client, key) {
-    const value = 'headgate'.repeat(131072);
-    yield client.set(key, value);
-    yield (await client.get(key)) === value;
-  },
-
-  async *streams(client, key) {
-    for (let number = 1; number <= 5; number++) yield client.xadd(key, `1-${number}`, 'number', number);
-    yield client.xgroup('CREATE', key, 'group', '0');
-    yield client.xreadgroup('GROUP', 'group', 'one', 'COUNT', 3, 'STREAMS', key, '>');
-    yield client.xack(key, 'group', '1-1', '1-2');
-    yield client.xpending(key, 'group');
-    for (let turn = 0; turn < 2; turn++) {
-      yield client.xreadgroup('GROUP', 'group', 'two', 'BLOCK', 20, 'STREAMS', key, '>');
-    }
-    yield client.xread('BLOCK', 20, 'STREAMS', key, '1-4');
-    yield client.xrange(key, '-', '+');
   },
 
   // Every way to begin a connection: names, users, databases, wrong passwords.

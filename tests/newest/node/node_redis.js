@@ -1,7 +1,7 @@
 // node-redis with its default settings.
 const { createClient, createClientPool, createCluster, defineScript } = require('redis');
 const { version } = require('@redis/client/package.json');
-const { serve, pause, until, message, blockedIn, FUNCTIONS, host, port, tlsOptions } = require('./protocol');
+const { serve, pause, until, message, blockedIn, host, port, tlsOptions } = require('./protocol');
 
 const add = defineScript({
   NUMBER_OF_KEYS: 1,
@@ -35,29 +35,6 @@ const features = {
     yield client.mGet([key, `${key}:timed`, `${key}:none`]);
   },
 
-  async *refused(client, key) {
-    await client.set(key, 'no number');
-    yield client.incr(key).catch((error) => error.message);
-  },
-
-  async *hashes(client, key) {
-    yield client.hSet(key, { one: 1, two: 2 });
-    yield client.hGetAll(key);
-    yield client.hIncrBy(key, 'two', 40);
-  },
-
-  async *lists(client, key) {
-    yield client.rPush(key, ['a', 'b', 'c']);
-    yield client.lRange(key, 0, -1);
-    yield client.lPop(key);
-  },
-
-  async *sorted_sets(client, key) {
-    yield client.zAdd(key, [{ score: 1.5, value: 'a' }, { score: 2, value: 'b' }]);
-    yield client.zRangeWithScores(key, 0, -1);
-    yield client.zScore(key, 'a');
-  },
-
   // What is asked for in one turn goes out in one write.
   async *pipeline(client, key) {
     const replies = [];
@@ -81,33 +58,11 @@ const features = {
     for (const number of [7, 8]) yield client.add(key, number);
   },
 
-  async *functions(client, key) {
-    yield client.functionLoad(FUNCTIONS, { REPLACE: true });
-    for (const number of ['7', '8']) yield client.fCall('tested_add', { keys: [key], arguments: [number] });
-  },
-
   async *scan(client, key) {
     for (let number = 0; number < 30; number++) await client.set(`${key}:${number}`, number);
     const found = new Set();
     for await (const keys of client.scanIterator({ MATCH: `${key}:*` })) keys.forEach((each) => found.add(each));
     yield [...found].sort();
-  },
-
-  async *big(client, key) {
-    const value = 'headgate'.repeat(131072);
-    yield client.set(key, value);
-    yield (await client.get(key)) === value;
-  },
-
-  async *streams(client, key) {
-    for (let number = 1; number <= 5; number++) yield client.xAdd(key, `1-${number}`, { number: String(number) });
-    yield client.xGroupCreate(key, 'group', '0');
-    yield client.xReadGroup('group', 'one', { key, id: '>' }, { COUNT: 3 });
-    yield client.xAck(key, 'group', ['1-1', '1-2']);
-    yield client.xPending(key, 'group');
-    for (let turn = 0; turn < 2; turn++) yield client.xReadGroup('group', 'two', { key, id: '>' }, { BLOCK: 20 });
-    yield client.xRead({ key, id: '1-4' }, { BLOCK: 20 });
-    yield client.xRange(key, '-', '+');
   },
 
   // Every way to begin a connection: RESP, names, users, databases, wrong passwords.

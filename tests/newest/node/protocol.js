@@ -71,7 +71,4 @@ function message() {
 // How many clients are blocked, as INFO has it.
 const blockedIn = (info) => info.match(/blocked_clients:(\d+)/)[1];
 
-const FUNCTIONS = `#!lua name=tested
-redis.register_function('tested_add', function(keys, arguments) return redis.call('INCRBY', keys[1], arguments[1]) end)`;
-
-module.exports = { serve, pause, until, message, blockedIn, FUNCTIONS, host, port: Number(port), tlsOptions };
+module.exports = { serve, pause, until, message, blockedIn, host, port: Number(port), tlsOptions };

@@ -3,16 +3,8 @@
 // to be done with all clients at once is done one after the other, unless the feature is a generator: these take turns.
 
 const ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
-const FUNCTIONS = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments)\n"
-    . "return redis.call('INCRBY', keys[1], arguments[1]) end)";
 // How long something is waited for that should happen at once, in seconds.
 const PATIENCE = 20;
-
-function sorted(array $map): array
-{
-    ksort($map);
-    return $map;
-}
 
 // How many clients are blocked; info: asks for INFO. Waits within reason until there are so many.
 function blocked(callable $info, int $wanted): int

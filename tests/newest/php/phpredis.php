@@ -44,12 +44,6 @@ serve(phpversion('redis'), 'connect', [
         $client->set($key, 'first'), $client->get($key), $client->get("$key:none"), $client->incr("$key:count"),
         $client->set("$key:timed", 'second', ['ex' => 1000]), $client->mget([$key, "$key:timed", "$key:none"]),
     ],
-    'refused' => fn ($client, $key) => [$client->set($key, 'none'), $client->incr($key), $client->getLastError()],
-    'hashes' => fn ($client, $key) => [
-        $client->hMSet($key, ['one' => 1, 'two' => 2]), sorted($client->hGetAll($key)), $client->hIncrBy($key, 'two', 40),
-    ],
-    'lists' => fn ($client, $key) => [$client->rPush($key, 'a', 'b', 'c'), $client->lRange($key, 0, -1), $client->lPop($key)],
-    'sorted_sets' => fn ($client, $key) => [$client->zAdd($key, 1.5, 'a', 2, 'b'), $client->zRange($key, 0, -1, true)],
     'pipeline' => function ($client, $key) {
         $batch = $client->pipeline();
         for ($number = 0; $number < 50; $number++) {
@@ -71,10 +65,6 @@ serve(phpversion('redis'), 'connect', [
         $digest = $client->script('load', ADD);
         return array_map(fn ($number) => $client->evalSha($digest, [$key, $number], 1), [7, 8]);
     },
-    'functions' => fn ($client, $key) => [
-        $client->rawCommand('FUNCTION', 'LOAD', 'REPLACE', FUNCTIONS), $client->rawCommand('FCALL', 'tested_add', 1, $key, 7),
-        $client->rawCommand('FCALL', 'tested_add', 1, $key, 8),
-    ],
     'scan' => function ($client, $key) {
         for ($number = 0; $number < 30; $number++) {
             $client->set("$key:$number", $number);
@@ -87,10 +77,6 @@ serve(phpversion('redis'), 'connect', [
         $found = array_unique($found);
         sort($found);
         return $found;
-    },
-    'big' => function ($client, $key) {
-        $value = str_repeat('headgate', 131072);
-        return [$client->set($key, $value), $client->get($key) === $value];
     },
     'greeting' => function ($client, $key) {
         $replies = [];
@@ -116,15 +102,6 @@ serve(phpversion('redis'), 'connect', [
         }
         $own->setOption(Redis::OPT_READ_TIMEOUT, 20);
         return [$late, $own->set("$key:after", 'mine'), $own->get("$key:after")];
-    },
-    'streams' => function ($client, $key) {
-        $added = array_map(fn ($number) => $client->xAdd($key, "1-$number", ['number' => $number]), range(1, 5));
-        return [
-            $added, $client->xGroup('CREATE', $key, 'group', '0'), $client->xReadGroup('group', 'one', [$key => '>'], 3),
-            $client->xAck($key, 'group', ['1-1', '1-2']), $client->xPending($key, 'group'),
-            $client->xReadGroup('group', 'two', [$key => '>'], null, 20),
-            $client->xReadGroup('group', 'two', [$key => '>'], null, 20), $client->xRange($key, '-', '+'),
-        ];
     },
     'abandoned' => function ($client, $key) {
         $blocked = fn () => $client->info('clients')['blocked_clients'];

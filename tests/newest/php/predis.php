@@ -31,21 +31,6 @@ serve(Predis\Client::VERSION, 'connect', [
         told($client->set($key, 'first')), $client->get($key), $client->get("$key:none"), $client->incr("$key:count"),
         told($client->set("$key:timed", 'second', 'EX', 1000)), $client->mget($key, "$key:timed", "$key:none"),
     ],
-    'refused' => function ($client, $key) {
-        $client->set($key, 'none');
-        try {
-            return [$client->incr($key)];
-        } catch (Predis\Response\ServerException $error) {
-            return [$error->getMessage()];
-        }
-    },
-    'hashes' => fn ($client, $key) => [
-        told($client->hmset($key, ['one' => 1, 'two' => 2])), sorted($client->hgetall($key)), $client->hincrby($key, 'two', 40),
-    ],
-    'lists' => fn ($client, $key) => [$client->rpush($key, ['a', 'b', 'c']), $client->lrange($key, 0, -1), $client->lpop($key)],
-    'sorted_sets' => fn ($client, $key) => [
-        $client->zadd($key, ['a' => 1.5, 'b' => 2]), $client->zrange($key, 0, -1, ['withscores' => true]),
-    ],
     'pipeline' => fn ($client, $key) => $client->pipeline(function ($batch) use ($key) {
         for ($number = 0; $number < 50; $number++) {
             $batch->rpush($key, [$number]);
@@ -70,25 +55,6 @@ serve(Predis\Client::VERSION, 'connect', [
         $found = array_unique(iterator_to_array(new Predis\Collection\Iterator\Keyspace($client, "$key:*"), false));
         sort($found);
         return $found;
-    },
-    'big' => function ($client, $key) {
-        $value = str_repeat('headgate', 131072);
-        return [told($client->set($key, $value)), $client->get($key) === $value];
-    },
-    'functions' => fn ($client, $key) => [
-        $client->executeRaw(['FUNCTION', 'LOAD', 'REPLACE', FUNCTIONS]),
-        $client->executeRaw(['FCALL', 'tested_add', 1, $key, 7]), $client->executeRaw(['FCALL', 'tested_add', 1, $key, 8]),
-    ],
-    // It has no commands for them.
-    'streams' => function ($client, $key) {
-        $read = ['COUNT', 3, 'BLOCK', 20, 'STREAMS', $key, '>'];
-        $words = array_map(fn ($number) => ['XADD', $key, "1-$number", 'number', $number], range(1, 5));
-        return array_map(fn ($each) => $client->executeRaw($each), [
-            ...$words, ['XGROUP', 'CREATE', $key, 'group', '0'], ['XREADGROUP', 'GROUP', 'group', 'one', ...$read],
-            ['XACK', $key, 'group', '1-1', '1-2'], ['XPENDING', $key, 'group'],
-            ['XREADGROUP', 'GROUP', 'group', 'two', ...$read], ['XREADGROUP', 'GROUP', 'group', 'two', ...$read],
-            ['XRANGE', $key, '-', '+'],
-        ]);
     },
     'greeting' => function ($client, $key) {
         $replies = [];

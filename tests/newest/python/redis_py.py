@@ -32,32 +32,6 @@ def strings(client, key):
     yield client.mget(key, key + ":timed", key + ":none")
 
 
-def refused(client, key):
-    client.set(key, "no number")
-    try:
-        client.incr(key)
-    except redis.ResponseError as error:
-        yield str(error)
-
-
-def hashes(client, key):
-    yield client.hset(key, mapping={"one": 1, "two": 2})
-    yield sorted(client.hgetall(key).items())
-    yield client.hincrby(key, "two", 40)
-
-
-def lists(client, key):
-    yield client.rpush(key, "a", "b", "c")
-    yield client.lrange(key, 0, -1)
-    yield client.lpop(key)
-
-
-def sorted_sets(client, key):
-    yield client.zadd(key, {"a": 1.5, "b": 2})
-    yield client.zrange(key, 0, -1, withscores=True)
-    yield client.zscore(key, "a")
-
-
 def pipeline(client, key):
     with client.pipeline(transaction=False) as batch:
         for number in range(50):
@@ -88,38 +62,10 @@ def script(client, key):
     yield [add(keys=[key], args=[number]) for number in (7, 8)]
 
 
-FUNCTIONS = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments)\n" + (
-    "return redis.call('INCRBY', keys[1], arguments[1]) end)"
-)
-
-
-def functions(client, key):
-    yield client.function_load(FUNCTIONS, replace=True)
-    yield [client.fcall("tested_add", 1, key, number) for number in (7, 8)]
-
-
 def scan(client, key):
     for number in range(30):
         client.set(f"{key}:{number}", number)
     yield sorted(client.scan_iter(match=key + ":*"))
-
-
-def big(client, key):
-    value = bytes(range(256)) * 4096
-    yield client.set(key, value)
-    yield client.get(key) == value
-
-
-def streams(client, key):
-    yield [client.xadd(key, {"number": number}, id=f"1-{number}") for number in range(1, 6)]
-    yield client.xgroup_create(key, "group", id="0")
-    yield client.xreadgroup("group", "one", {key: ">"}, count=3)
-    yield client.xack(key, "group", "1-1", "1-2")
-    yield client.xpending(key, "group")
-    yield client.xreadgroup("group", "two", {key: ">"}, block=20)
-    yield client.xreadgroup("group", "two", {key: ">"}, block=20)
-    yield client.xread({key: "1-4"}, block=20)
-    yield client.xrange(key)
 
 
 def greeting(client, key):
@@ -388,8 +334,7 @@ def killed(client, key):
 protocol.serve(
     redis.__version__,
     connect,
-    [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan, big, streams]
-    + [greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns, shards, caching]
-    + [newer, modules, cluster_mode, locks, killed],
+    [strings, pipeline, transaction, watch, script, scan, greeting, concurrent, abandoned, timeouts, blocking]
+    + [subscribe, unsubscribe, patterns, shards, caching, newer, modules, cluster_mode, locks, killed],
     redis.Redis.close,
 )

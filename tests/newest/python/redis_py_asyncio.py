@@ -11,9 +11,6 @@ import redis.asyncio
 host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
 ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}"
-FUNCTIONS = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments)\n" + (
-    "return redis.call('INCRBY', keys[1], arguments[1]) end)"
-)
 PATIENCE = 20.0
 
 
@@ -31,32 +28,6 @@ async def strings(client, key):
     yield [await client.incr(key + ":count") for _ in range(3)]
     yield await client.set(key + ":timed", "second", ex=1000)
     yield await client.mget(key, key + ":timed", key + ":none")
-
-
-async def refused(client, key):
-    await client.set(key, "no number")
-    try:
-        await client.incr(key)
-    except redis.ResponseError as error:
-        yield str(error)
-
-
-async def hashes(client, key):
-    yield await client.hset(key, mapping={"one": 1, "two": 2})
-    yield sorted((await client.hgetall(key)).items())
-    yield await client.hincrby(key, "two", 40)
-
-
-async def lists(client, key):
-    yield await client.rpush(key, "a", "b", "c")
-    yield await client.lrange(key, 0, -1)
-    yield await client.lpop(key)
-
-
-async def sorted_sets(client, key):
-    yield await client.zadd(key, {"a": 1.5, "b": 2})
-    yield await client.zrange(key, 0, -1, withscores=True)
-    yield await client.zscore(key, "a")
 
 
 async def pipeline(client, key):
@@ -88,32 +59,10 @@ async def script(client, key):
     yield [await add(keys=[key], args=[number]) for number in (7, 8)]
 
 
-async def functions(client, key):
-    yield await client.function_load(FUNCTIONS, replace=True)
-    yield [await client.fcall("tested_add", 1, key, number) for number in (7, 8)]
-
-
 async def scan(client, key):
     for number in range(30):
         await client.set(f"{key}:{number}", number)
     yield sorted([found async for found in client.scan_iter(match=key + ":*")])
-
-
-async def big(client, key):
-    value = bytes(range(256)) * 4096
-    yield await client.set(key, value)
-    yield await client.get(key) == value
-
-
-async def streams(client, key):
-    yield [await client.xadd(key, {"number": number}, id=f"1-{number}") for number in range(1, 6)]
-    yield await client.xgroup_create(key, "group", id="0")
-    yield await client.xreadgroup("group", "one", {key: ">"}, count=3)
-    yield await client.xack(key, "group", "1-1", "1-2")
-    yield await client.xpending(key, "group")
-    yield await client.xreadgroup("group", "two", {key: ">"}, block=20)
-    yield await client.xreadgroup("group", "two", {key: ">"}, block=20)
-    yield await client.xread({key: "1-4"}, block=20)
 
 
 async def greeting(client, key):
@@ -270,9 +219,8 @@ async def killed(client, key):
 
 FEATURES = {
     feature.__name__: feature
-    for feature in [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan]
-    + [big, streams, greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns]
-    + [shards, cluster_mode, locks, killed]
+    for feature in [strings, pipeline, transaction, watch, script, scan, greeting, concurrent, abandoned, timeouts]
+    + [blocking, subscribe, unsubscribe, patterns, shards, cluster_mode, locks, killed]
 }
 
 

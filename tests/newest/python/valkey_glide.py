@@ -18,25 +18,15 @@ from glide import (
     GlideError,
     Logger,
     LogLevel,
-    MaxId,
-    MinId,
     NodeAddress,
     ProtocolVersion,
-    RangeByIndex,
-    RequestError,
     Script,
     ServerCredentials,
-    StreamAddOptions,
-    StreamReadGroupOptions,
-    StreamReadOptions,
 )
 
 host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
 ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}"
-FUNCTIONS = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments)\n" + (
-    "return redis.call('INCRBY', keys[1], arguments[1]) end)"
-)
 PATIENCE = 20.0
 MILLISECONDS = 20000
 
@@ -52,32 +42,6 @@ async def strings(client, key):
     yield [await client.incr(key + ":count") for _ in range(3)]
     yield await client.set(key + ":timed", "second", expiry=ExpirySet(ExpiryType.SEC, 1000))
     yield await client.mget([key, key + ":timed", key + ":none"])
-
-
-async def refused(client, key):
-    await client.set(key, "no number")
-    try:
-        await client.incr(key)
-    except RequestError as error:
-        yield str(error)
-
-
-async def hashes(client, key):
-    yield await client.hset(key, {"one": "1", "two": "2"})
-    yield sorted((await client.hgetall(key)).items())
-    yield await client.hincrby(key, "two", 40)
-
-
-async def lists(client, key):
-    yield await client.rpush(key, ["a", "b", "c"])
-    yield await client.lrange(key, 0, -1)
-    yield await client.lpop(key)
-
-
-async def sorted_sets(client, key):
-    yield await client.zadd(key, {"a": 1.5, "b": 2})
-    yield await client.zrange_withscores(key, RangeByIndex(0, -1))
-    yield await client.zscore(key, "a")
 
 
 async def pipeline(client, key):
@@ -103,11 +67,6 @@ async def script(client, key):
     yield [await client.invoke_script(add, keys=[key], args=[number]) for number in ("7", "8")]
 
 
-async def functions(client, key):
-    yield await client.function_load(FUNCTIONS, replace=True)
-    yield [await client.fcall("tested_add", keys=[key], arguments=[number]) for number in ("7", "8")]
-
-
 async def scan(client, key):
     for number in range(30):
         await client.set(f"{key}:{number}", str(number))
@@ -118,25 +77,6 @@ async def scan(client, key):
         if cursor == b"0":
             break
     yield sorted(found)
-
-
-async def big(client, key):
-    value = bytes(range(256)) * 4096
-    yield await client.set(key, value)
-    yield await client.get(key) == value
-
-
-async def streams(client, key):
-    for number in range(1, 6):
-        yield await client.xadd(key, [("number", str(number))], StreamAddOptions(id=f"1-{number}"))
-    yield await client.xgroup_create(key, "group", "0")
-    yield await client.xreadgroup({key: ">"}, "group", "one", StreamReadGroupOptions(count=3))
-    yield await client.xack(key, "group", ["1-1", "1-2"])
-    yield await client.xpending(key, "group")
-    for _ in range(2):
-        yield await client.xreadgroup({key: ">"}, "group", "two", StreamReadGroupOptions(block_ms=20))
-    yield await client.xread({key: "1-4"}, StreamReadOptions(block_ms=20))
-    yield await client.xrange(key, MinId(), MaxId())
 
 
 async def greeting(client, key):
@@ -266,9 +206,8 @@ async def killed(client, key):
 
 FEATURES = {
     feature.__name__: feature
-    for feature in [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan]
-    + [big, streams, greeting, concurrent, abandoned, blocking, subscribe, unsubscribe, patterns]
-    + [cluster_mode, killed]
+    for feature in [strings, pipeline, transaction, watch, script, scan, greeting, concurrent, abandoned, blocking]
+    + [subscribe, unsubscribe, patterns, cluster_mode, killed]
 }
 
 

@@ -25,21 +25,6 @@ FEATURES = {
     [client.set(key, 'first'), client.get(key), client.get("#{key}:none"), client.incr("#{key}:count"),
      client.set("#{key}:timed", 'second', ex: 1000), client.mget(key, "#{key}:timed", "#{key}:none")]
   end,
-  'refused' => lambda do |client, key|
-    client.set(key, 'no number')
-    begin
-      client.incr(key)
-    rescue Redis::CommandError => error
-      [error.message]
-    end
-  end,
-  'hashes' => lambda do |client, key|
-    [client.hset(key, { one: 1, two: 2 }), client.hgetall(key).sort, client.hincrby(key, 'two', 40)]
-  end,
-  'lists' => ->(client, key) { [client.rpush(key, %w[a b c]), client.lrange(key, 0, -1), client.lpop(key)] },
-  'sorted_sets' => lambda do |client, key|
-    [client.zadd(key, [[1.5, 'a'], [2, 'b']]), client.zrange(key, 0, -1, with_scores: true), client.zscore(key, 'a')]
-  end,
   'pipeline' => lambda do |client, key|
     client.pipelined do |batch|
       50.times { |number| batch.rpush(key, number) }
@@ -74,16 +59,6 @@ FEATURES = {
   'scan' => lambda do |client, key|
     30.times { |number| client.set("#{key}:#{number}", number) }
     client.scan_each(match: "#{key}:*").to_a.uniq.sort
-  end,
-  'big' => lambda do |client, key|
-    value = 'headgate' * 131_072
-    [client.set(key, value), client.get(key) == value]
-  end,
-  'streams' => lambda do |client, key|
-    ids = (1..5).map { |number| client.xadd(key, { number: number }, id: "1-#{number}") }
-    [ids, client.xgroup(:create, key, 'group', '0'), client.xreadgroup('group', 'one', key, '>', count: 3),
-     client.xack(key, 'group', '1-1', '1-2'), client.xpending(key, 'group'),
-     client.xreadgroup('group', 'two', key, '>', block: 20), client.xreadgroup('group', 'two', key, '>', block: 20)]
   end,
   'greeting' => lambda do |client, key|
     ways = [{ id: 'tested' }, { db: 3 }, { username: 'tested', password: 'secret' }, { username: 'tested', password: 'wrong' }]

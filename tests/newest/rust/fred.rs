@@ -5,8 +5,8 @@ use fred::prelude::*;
 use fred::types::config::{Options, ReconnectPolicy};
 use fred::types::{CustomCommand, Expiration, Key, RespVersion};
 use futures_util::StreamExt;
-use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, FUNCTIONS, PATIENCE};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, PATIENCE};
+use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -23,31 +23,6 @@ async fn strings(client: Client, key: String, lines: &mut Lines) -> Result<(), E
     }
     tell(lines, client.set::<Value, _, _>(&timed, "second", Some(Expiration::EX(1000)), None, false).await?);
     tell(lines, client.mget::<Value, _>(vec![&key, &timed, &none]).await?);
-    Ok(())
-}
-
-async fn refused(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    client.set::<(), _, _>(&key, "no number", None, None, false).await?;
-    tell(lines, client.incr::<Value, _>(&key).await.map_err(|error| error.to_string()));
-    Ok(())
-}
-
-async fn hashes(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    tell(lines, client.hset::<Value, _, _>(&key, vec![("one", 1), ("two", 2)]).await?);
-    tell(lines, client.hgetall::<BTreeMap<String, String>, _>(&key).await?);
-    Ok(())
-}
-
-async fn lists(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    tell(lines, client.rpush::<Value, _, _>(&key, vec!["a", "b", "c"]).await?);
-    tell(lines, client.lrange::<Value, _>(&key, 0, -1).await?);
-    Ok(())
-}
-
-async fn sorted_sets(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    tell(lines, client.zadd::<Value, _, _>(&key, None, None, false, false, vec![(1.5, "a"), (2.0, "b")]).await?);
-    tell(lines, client.zrange::<Value, _, _, _>(&key, 0, -1, None, false, None, true).await?);
-    tell(lines, client.zscore::<f64, _, _>(&key, "a").await?);
     Ok(())
 }
 
@@ -87,14 +62,6 @@ async fn watch(client: Client, key: String, lines: &mut Lines) -> Result<(), Err
     own.quit().await
 }
 
-async fn functions(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    tell(lines, client.function_load::<Value, _>(true, FUNCTIONS).await?);
-    for number in [7, 8] {
-        tell(lines, client.fcall::<Value, _, _, _>("tested_add", key.as_str(), number).await?);
-    }
-    Ok(())
-}
-
 async fn scan(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
     for number in 0..30 {
         client.set::<(), _, _>(format!("{key}:{number}"), number, None, None, false).await?;
@@ -105,33 +72,10 @@ async fn scan(client: Client, key: String, lines: &mut Lines) -> Result<(), Erro
     Ok(())
 }
 
-async fn streams(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    for number in 1..=5 {
-        let id = format!("1-{number}");
-        tell(lines, client.xadd::<Value, _, _, _, _>(&key, false, None::<()>, id.as_str(), ("number", number)).await?);
-    }
-    tell(lines, client.xgroup_create::<Value, _, _, _>(&key, "group", "0", false).await?);
-    tell(lines, client.xreadgroup::<Value, _, _, _, _>("group", "one", Some(3), None, false, &key, ">").await?);
-    tell(lines, client.xack::<Value, _, _, _>(&key, "group", vec!["1-1", "1-2"]).await?);
-    tell(lines, client.xpending::<Value, _, _, _>(&key, "group", ()).await?);
-    for _ in 0..2 {
-        tell(lines, client.xreadgroup::<Value, _, _, _, _>("group", "two", None, Some(20), false, &key, ">").await?);
-    }
-    tell(lines, client.xrange::<Value, _, _, _>(&key, "-", "+", None).await?);
-    Ok(())
-}
-
 async fn script(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
     for number in [7, 8] {
         tell(lines, client.eval::<Value, _, _, _>(ADD, key.as_str(), number).await?);
     }
-    Ok(())
-}
-
-async fn big(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    let value = "headgate".repeat(131072);
-    tell(lines, client.set::<Value, _, _>(&key, value.as_str(), None, None, false).await?);
-    tell(lines, client.get::<String, _>(&key).await? == value);
     Ok(())
 }
 
@@ -344,14 +288,8 @@ async fn outcome(client: Client, name: &str, number: usize) -> Lines {
     let key = format!("newest:{name}:{number}");
     let done = match name {
         "strings" => strings(client, key, &mut lines).await,
-        "refused" => refused(client, key, &mut lines).await,
-        "hashes" => hashes(client, key, &mut lines).await,
-        "lists" => lists(client, key, &mut lines).await,
-        "sorted_sets" => sorted_sets(client, key, &mut lines).await,
         "watch" => watch(client, key, &mut lines).await,
-        "functions" => functions(client, key, &mut lines).await,
         "scan" => scan(client, key, &mut lines).await,
-        "streams" => streams(client, key, &mut lines).await,
         "abandoned" => abandoned(client, key, &mut lines).await,
         "timeouts" => timeouts(client, key, &mut lines).await,
         "subscribe" => subscribe(client, key, &mut lines).await,
@@ -364,7 +302,6 @@ async fn outcome(client: Client, name: &str, number: usize) -> Lines {
         "pipeline" => pipeline(client, key, &mut lines).await,
         "transaction" => transaction(client, key, &mut lines).await,
         "script" => script(client, key, &mut lines).await,
-        "big" => big(client, key, &mut lines).await,
         "concurrent" => concurrent(client, key, &mut lines).await,
         "blocking" => blocking(client, key, &mut lines).await,
         "greeting" => greeting(client, key, &mut lines).await,

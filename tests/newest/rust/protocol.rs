@@ -2,8 +2,6 @@
 use std::time::{Duration, Instant};
 
 pub const ADD: &str = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
-pub const FUNCTIONS: &str = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments) \
-    return redis.call('INCRBY', keys[1], arguments[1]) end)";
 /// How long something is waited for that should happen at once.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 

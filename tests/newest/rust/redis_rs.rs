@@ -1,10 +1,9 @@
 // redis-rs with its default settings. The protocol: scripts/clients_program.py.
 mod protocol;
 
-use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, FUNCTIONS, PATIENCE};
-use redis::streams::StreamReadOptions;
+use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, PATIENCE};
 use redis::{Commands, Connection, ConnectionLike, PubSub, RedisResult, Value};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -27,33 +26,6 @@ fn strings(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> 
     }
     tell(lines, client.set_ex::<_, _, Value>(&timed, "second", 1000)?);
     tell(lines, client.mget::<_, Value>(vec![key, &timed, &none])?);
-    Ok(())
-}
-
-fn refused(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
-    client.set::<_, _, ()>(key, "no number")?;
-    tell(lines, client.incr::<_, _, Value>(key, 1).map_err(|error| error.to_string()));
-    Ok(())
-}
-
-fn hashes(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
-    tell(lines, client.hset_multiple::<_, _, _, Value>(key, &[("one", 1), ("two", 2)])?);
-    tell(lines, client.hgetall::<_, BTreeMap<String, String>>(key)?);
-    tell(lines, client.hincr::<_, _, _, Value>(key, "two", 40)?);
-    Ok(())
-}
-
-fn lists(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
-    tell(lines, client.rpush::<_, _, Value>(key, &["a", "b", "c"])?);
-    tell(lines, client.lrange::<_, Value>(key, 0, -1)?);
-    tell(lines, client.lpop::<_, Value>(key, None)?);
-    Ok(())
-}
-
-fn sorted_sets(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
-    tell(lines, client.zadd_multiple::<_, _, _, Value>(key, &[(1.5, "a"), (2.0, "b")])?);
-    tell(lines, client.zrange_withscores::<_, Value>(key, 0, -1)?);
-    tell(lines, client.zscore::<_, _, Value>(key, "a")?);
     Ok(())
 }
 
@@ -90,14 +62,6 @@ fn script(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> R
     Ok(())
 }
 
-fn functions(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
-    tell(lines, redis::cmd("FUNCTION").arg(&["LOAD", "REPLACE", FUNCTIONS]).query::<Value>(client)?);
-    for number in [7, 8] {
-        tell(lines, redis::cmd("FCALL").arg("tested_add").arg(1).arg(key).arg(number).query::<Value>(client)?);
-    }
-    Ok(())
-}
-
 fn scan(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
     for number in 0..30 {
         client.set::<_, _, ()>(format!("{key}:{number}"), number)?;
@@ -107,30 +71,6 @@ fn scan(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> Red
         found.insert(format!("{each:?}"));
     }
     tell(lines, found);
-    Ok(())
-}
-
-fn big(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
-    let value = "headgate".repeat(131072);
-    tell(lines, client.set::<_, _, Value>(key, &value)?);
-    tell(lines, client.get::<_, String>(key)? == value);
-    Ok(())
-}
-
-fn streams(_: &World, client: &mut Connection, key: &str, lines: &mut Lines) -> RedisResult<()> {
-    for number in 1..=5 {
-        tell(lines, client.xadd::<_, _, _, _, Value>(key, format!("1-{number}"), &[("number", number)])?);
-    }
-    tell(lines, client.xgroup_create::<_, _, _, Value>(key, "group", "0")?);
-    let one = StreamReadOptions::default().group("group", "one").count(3);
-    tell(lines, client.xread_options::<_, _, Value>(&[key], &[">"], &one)?);
-    tell(lines, client.xack::<_, _, _, Value>(key, "group", &["1-1", "1-2"])?);
-    tell(lines, client.xpending::<_, _, Value>(key, "group")?);
-    let two = StreamReadOptions::default().group("group", "two").block(20);
-    for _ in 0..2 {
-        tell(lines, client.xread_options::<_, _, Value>(&[key], &[">"], &two)?);
-    }
-    tell(lines, client.xrange_all::<_, Value>(key)?);
     Ok(())
 }
 
@@ -305,18 +245,11 @@ fn cluster_mode(_: &World, _: &mut Connection, key: &str, lines: &mut Lines) -> 
 
 const FEATURES: &[(&str, Feature)] = &[
     ("strings", strings),
-    ("refused", refused),
-    ("hashes", hashes),
-    ("lists", lists),
-    ("sorted_sets", sorted_sets),
     ("pipeline", pipeline),
     ("transaction", transaction),
     ("watch", watch),
     ("script", script),
-    ("functions", functions),
     ("scan", scan),
-    ("big", big),
-    ("streams", streams),
     ("greeting", greeting),
     ("concurrent", concurrent),
     ("abandoned", abandoned),

@@ -2,11 +2,10 @@
 mod protocol;
 
 use futures_util::StreamExt;
-use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, FUNCTIONS, PATIENCE};
+use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, PATIENCE};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSub};
-use redis::streams::StreamReadOptions;
 use redis::{AsyncCommands, RedisResult, Value};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -23,30 +22,6 @@ async fn strings(mut client: MultiplexedConnection, key: String, lines: &mut Lin
     }
     tell(lines, client.set_ex::<_, _, Value>(&timed, "second", 1000).await?);
     tell(lines, client.mget::<_, Value>(vec![&key, &timed, &none]).await?);
-    Ok(())
-}
-
-async fn refused(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    client.set::<_, _, ()>(&key, "no number").await?;
-    tell(lines, client.incr::<_, _, Value>(&key, 1).await.map_err(|error| error.to_string()));
-    Ok(())
-}
-
-async fn hashes(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    tell(lines, client.hset_multiple::<_, _, _, Value>(&key, &[("one", 1), ("two", 2)]).await?);
-    tell(lines, client.hgetall::<_, BTreeMap<String, String>>(&key).await?);
-    Ok(())
-}
-
-async fn lists(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    tell(lines, client.rpush::<_, _, Value>(&key, &["a", "b", "c"]).await?);
-    tell(lines, client.lrange::<_, Value>(&key, 0, -1).await?);
-    Ok(())
-}
-
-async fn sorted_sets(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    tell(lines, client.zadd_multiple::<_, _, _, Value>(&key, &[(1.5, "a"), (2.0, "b")]).await?);
-    tell(lines, client.zrange_withscores::<_, Value>(&key, 0, -1).await?);
     Ok(())
 }
 
@@ -87,16 +62,6 @@ async fn script(mut client: MultiplexedConnection, key: String, lines: &mut Line
     Ok(())
 }
 
-async fn functions(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    let load = redis::cmd("FUNCTION").arg(&["LOAD", "REPLACE", FUNCTIONS]).clone();
-    tell(lines, load.query_async::<Value>(&mut client).await?);
-    for number in [7, 8] {
-        let call = redis::cmd("FCALL").arg("tested_add").arg(1).arg(&key).arg(number).clone();
-        tell(lines, call.query_async::<Value>(&mut client).await?);
-    }
-    Ok(())
-}
-
 async fn scan(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
     for number in 0..30 {
         client.set::<_, _, ()>(format!("{key}:{number}"), number).await?;
@@ -107,30 +72,6 @@ async fn scan(mut client: MultiplexedConnection, key: String, lines: &mut Lines)
         found.insert(format!("{name:?}"));
     }
     tell(lines, found);
-    Ok(())
-}
-
-async fn big(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    let value = "headgate".repeat(131072);
-    tell(lines, client.set::<_, _, Value>(&key, &value).await?);
-    tell(lines, client.get::<_, String>(&key).await? == value);
-    Ok(())
-}
-
-async fn streams(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    for number in 1..=5 {
-        tell(lines, client.xadd::<_, _, _, _, Value>(&key, format!("1-{number}"), &[("number", number)]).await?);
-    }
-    tell(lines, client.xgroup_create::<_, _, _, Value>(&key, "group", "0").await?);
-    let one = StreamReadOptions::default().group("group", "one").count(3);
-    tell(lines, client.xread_options::<_, _, Value>(&[&key], &[">"], &one).await?);
-    tell(lines, client.xack::<_, _, _, Value>(&key, "group", &["1-1", "1-2"]).await?);
-    tell(lines, client.xpending::<_, _, Value>(&key, "group").await?);
-    let two = StreamReadOptions::default().group("group", "two").block(20);
-    for _ in 0..2 {
-        tell(lines, client.xread_options::<_, _, Value>(&[&key], &[">"], &two).await?);
-    }
-    tell(lines, client.xrange_all::<_, Value>(&key).await?);
     Ok(())
 }
 
@@ -350,18 +291,11 @@ async fn outcome(client: MultiplexedConnection, name: &str, number: usize) -> Li
     let key = format!("newest:{name}:{number}");
     let done = match name {
         "strings" => strings(client, key, &mut lines).await,
-        "refused" => refused(client, key, &mut lines).await,
-        "hashes" => hashes(client, key, &mut lines).await,
-        "lists" => lists(client, key, &mut lines).await,
-        "sorted_sets" => sorted_sets(client, key, &mut lines).await,
         "pipeline" => pipeline(client, key, &mut lines).await,
         "transaction" => transaction(client, key, &mut lines).await,
         "watch" => watch(client, key, &mut lines).await,
-        "functions" => functions(client, key, &mut lines).await,
         "script" => script(client, key, &mut lines).await,
         "scan" => scan(client, key, &mut lines).await,
-        "big" => big(client, key, &mut lines).await,
-        "streams" => streams(client, key, &mut lines).await,
         "concurrent" => concurrent(client, key, &mut lines).await,
         "greeting" => greeting(client, key, &mut lines).await,
         "abandoned" => abandoned(client, key, &mut lines).await,

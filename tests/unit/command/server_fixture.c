@@ -4,6 +4,7 @@
 #include <ftw.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,17 @@ redisReply *server_ask(int argc, const char **argv)
 redisReply *server_ask_bytes(int argc, const char **argv, const size_t *lengths)
 {
     redisReply *reply = redisCommandArgv(server.connection, argc, argv, lengths);
+    cr_assert_not_null(reply, "%s", server.connection->errstr);
+    return reply;
+}
+
+redisReply *server_command(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    redisReply *reply = redisvCommand(server.connection, format, arguments);
+    va_end(arguments);
     cr_assert_not_null(reply, "%s", server.connection->errstr);
     return reply;
 }

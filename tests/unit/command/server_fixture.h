@@ -12,5 +12,7 @@ void server_stop(void);
 /* What it answers; the caller frees the reply. */
 redisReply *server_ask(int argc, const char **argv);
 redisReply *server_ask_bytes(int argc, const char **argv, const size_t *lengths);
+/* The same of a format of hiredis'. */
+redisReply *server_command(const char *format, ...);
 
 #endif

@@ -2,7 +2,6 @@
  * The configuration as a whole: defaults, options against each other, what is printed, what a reload takes; and that
  * the table, conf/headgate.ini and docs/configuration.md say the same.
  */
-#include "base/log.h"
 #include "conf_file.h"
 
 #include "policy/sections.h"
@@ -17,61 +16,6 @@
 #define REVOKED HEADGATE_SOURCE_DIR "/tests/unit/conf/revoked.pem"
 
 /* ---- Defaults ---- */
-
-Test(conf, defaults)
-{
-    struct conf *conf = default_conf();
-    cr_assert_eq(conf->listen.count, 1);
-    cr_assert_str_eq(conf->listen.items[0].host, "127.0.0.1");
-    cr_assert_eq(conf->listen.items[0].port, 6380);
-    cr_assert_null(conf->listen.items[0].path);
-    cr_assert_str_eq(conf->admin.items[0].text, "127.0.0.1:6390");
-    cr_assert_str_eq(conf->upstream.text, "127.0.0.1:6379");
-    cr_assert_str_eq(conf->admin_password, "");
-    cr_assert_str_eq(conf->upstream_user, "");
-    cr_assert_str_eq(conf->upstream_password, "");
-    cr_assert_eq(conf->pool, CONF_POOL_SHARED);
-    cr_assert_eq(conf->log_level, LOG_LEVEL_INFO);
-    cr_assert_str_eq(conf->log_file, "");
-    cr_assert_str_eq(conf->path, "");
-    conf_free(conf);
-}
-
-Test(conf, default_numbers)
-{
-    struct conf *conf = default_conf();
-    const int64_t pairs[][2] = {
-        {conf->threads, 1},
-        {conf->lanes, 1},
-        {conf->max_clients, 10000},
-        {conf->backlog, 511},
-        {conf->unix_socket_mode, 0700},
-        {conf->client_idle_timeout, 0},
-        {conf->client_id_timeout, 60000},
-        {conf->client_output_limit, 1 << 30},
-        {conf->client_pipeline_limit, 1024},
-        {conf->max_request, 512 << 20},
-        {conf->cut_through, 64 << 10},
-        {conf->tcp_keepalive, 300000},
-        {conf->tcp_user_timeout, 30000},
-        {conf->client_tcp_user_timeout, 0},
-        {conf->connect_timeout, 5000},
-        {conf->reconnect_min, 50},
-        {conf->reconnect_max, 2000},
-        {conf->upstream_wait, 3000},
-        {conf->upstream_wait_requests, 10000},
-        {conf->upstream_reply_timeout, 60000},
-        {conf->exclusive_idle, 64},
-        {conf->lane_idle_timeout, 60000},
-        {conf->drain_timeout, 10000},
-        {conf->upgrade_start_timeout, 30000},
-        {conf->upgrade_clients_timeout, 86400000},
-    };
-    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
-        cr_assert_eq(pairs[i][0], pairs[i][1], "number %zu is %lld", i, (long long)pairs[i][0]);
-    }
-    conf_free(conf);
-}
 
 Test(conf, empty_file_is_all_defaults)
 {

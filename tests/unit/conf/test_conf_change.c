@@ -148,7 +148,7 @@ Test(conf_change, it_is_known_who_says_a_value)
     assert_fact(conf, "max_clients", "9", "h.ini:3");
     assert_fact(conf, "server:a.max_clients", "9", "h.ini:3");
     assert_fact(conf, "server:b.max_clients", "7", "h.ini:10");
-    assert_fact(conf, "lanes", "1", "default");
+    assert_fact(conf, "lanes", "8", "default");
     assert_fact(conf, "upstream", NULL, NULL);
     assert_fact(conf, "server:a.upstream_password", "********", "default");
     assert_fact(conf, "server:b.upstream_password", "", "default");

@@ -769,51 +769,6 @@ LEASE_TEST(lease_end, who_was_there_before_the_first_rule_counts_as_an_owner)
 
 /* ---- the admin port ---- */
 
-LEASE_TEST(lease_end, leases_are_listed_by_glob)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_ask(scene.client, "SET a\"b\x01 t1 NX PX 30000", "+OK\r\n");
-    char *text = fake_tell(scene.host, "LEASES j*");
-    cr_assert_str_eq(text, "key=job db=0 kind=string rule=locks owner=10.0.0.1/default/app state=held held=0.000 "
-                           "lease=30000 left=30000 next=9228 renewals=0 deferred=0 failures=0 reason=\"none\"\n");
-    free(text);
-    text = fake_tell(scene.host, "LEASES a*");
-    cr_assert_eq(strncmp(text, "key=\"a\\\"b\\x01\" db=0 ", 20), 0, "%s", text);
-    free(text);
-    text = fake_tell(scene.host, "LEASES [");
-    cr_assert_eq(strncmp(text, "ERROR: the glob ", 16), 0, "%s", text);
-    free(text);
-}
-
-static void assert_told(struct fake_host *host, const char *asked, const char *expected)
-{
-    char *text = fake_tell(host, asked);
-
-    cr_assert_str_eq(text, expected);
-    free(text);
-}
-
-LEASE_TEST(lease_end, the_watch_over_a_key_can_be_dropped)
-{
-    struct scene scene = scene_of(RULES);
-
-    scene.client->view.database = 2;
-    fake_ask(scene.client, "SET job t2 NX PX 30000", "+OK\r\n");
-    fake_pass_until_call(scene.host, 20000);
-    assert_told(scene.host, "LEASE SHOW job", "ERROR: LEASE knows DROP only: LEASE DROP key");
-    assert_told(scene.host, "LEASE DROP jo", "ERROR: no lease with that key is on file");
-    assert_told(scene.host, "LEASE drop job", "OK");
-    assert_told(scene.host, "LEASE DROP job", "ERROR: no lease with that key is on file");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_dropped_total", 2);
-    fake_assert_counter(scene.host, "lease_held", 0);
-    while (scene.host->calls != NULL) {
-        fake_answer(scene.host, "1 30000");
-    }
-    fake_assert_quiet(scene.host, 60000);
-}
-
 LEASE_TEST(lease_end, long_lists_and_long_names_are_cut)
 {
     struct fake_host *host = lease_host_new(RULES, 1);

@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -144,16 +143,6 @@ void line_turn(struct line *line)
 {
     for (int i = 0; i < 5; i++) {
         cr_assert(reactor_turn(&line->reactor));
-    }
-}
-
-void line_await_taken(struct line *line)
-{
-    int left = 1;
-
-    while (left > 0) {
-        line_turn(line);
-        cr_assert_eq(ioctl(line->connection.fd, FIONREAD, &left), 0);
     }
 }
 

@@ -45,9 +45,6 @@ void line_close(struct line *line);
 /* A few turns of the event loop: enough for what has come by then and needs no other thread. A handshake needs one,
  * which may have to wait for the processor. */
 void line_turn(struct line *line);
-/* As many as it takes until the connection, or the thread of its handshake, has taken all that was put in the socket.
- */
-void line_await_taken(struct line *line);
 /* As many as it takes until the handshake is over, and a few for who is to hear of it. */
 void line_await_handshake(struct line *line);
 /* As many as it takes until that many bytes were read; false if they do not come. */

@@ -17,30 +17,6 @@ static void expect_got(const struct line *line, const char *expected)
 
 /* ---- the handshake ---- */
 
-Test(connection_secure, a_handshake_may_come_byte_by_byte)
-{
-    struct line line;
-    char data[RECORD];
-
-    line_open(&line, 0);
-    connection_want_write(&line.connection, true);
-    while (!SSL_is_init_finished(line.peer)) {
-        line_turn(&line);
-        line_peer_shake_hands(&line);
-        size_t length = line_take(&line, data, sizeof data);
-        for (size_t k = 0; k < length; k++) {
-            cr_expect_eq(line.reads + line.writes, 0, "nobody above hears of it");
-            line_put(&line, data + k, 1);
-            line_await_taken(&line);
-        }
-    }
-    line_await_handshake(&line);
-    cr_expect_eq(connection_secrecy(&line.connection), CONNECTION_SECURE);
-    cr_expect_gt(line.reads, 0, "its end is told");
-    cr_expect_gt(line.writes, 0);
-    line_close(&line);
-}
-
 Test(connection_secure, a_handshake_that_is_not_done_in_time)
 {
     struct line line;
@@ -52,35 +28,7 @@ Test(connection_secure, a_handshake_that_is_not_done_in_time)
     line_close(&line);
 }
 
-Test(connection_secure, plain_text_in_its_place)
-{
-    struct line line;
-
-    line_open(&line, 0);
-    line_put(&line, "*1\r\n$4\r\nPING\r\n", 14);
-    line_await_handshake(&line);
-    cr_expect_eq(line.last, CONNECTION_BROKEN);
-    cr_expect(strstr(line.why, "0x2a") != NULL, "%s", line.why);
-    line_close(&line);
-}
-
 /* ---- reading ---- */
-
-Test(connection_secure, a_record_may_come_byte_by_byte)
-{
-    struct line line;
-    char data[RECORD];
-
-    line_open_secure(&line);
-    size_t length = line_seal(&line, "hello", 5, data, sizeof data);
-    for (size_t i = 0; i < length; i++) {
-        cr_expect_eq(line.got_length, 0);
-        line_put(&line, data + i, 1);
-        line_turn(&line);
-    }
-    expect_got(&line, "hello");
-    line_close(&line);
-}
 
 Test(connection_secure, what_is_left_of_a_read_is_announced_though_the_socket_is_silent)
 {
@@ -112,37 +60,6 @@ Test(connection_secure, what_is_left_waits_while_nobody_wants_it)
     connection_want_read(&line.connection, true);
     cr_expect(line_await(&line, 7));
     expect_got(&line, "one two");
-    line_close(&line);
-}
-
-Test(connection_secure, the_end_that_was_said)
-{
-    struct line line;
-
-    line_open_secure(&line);
-    cr_assert_eq(SSL_write(line.peer, "bye", 3), 3);
-    (void)SSL_shutdown(line.peer);
-    line_deliver(&line);
-    line_turn(&line);
-    expect_got(&line, "bye");
-    cr_expect_eq(line.last, 0);
-    cr_expect_not(tls_is_truncated(connection_tls(&line.connection)));
-    cr_expect_eq(connection_secrecy(&line.connection), CONNECTION_SECURE, "it can still be written");
-    line_close(&line);
-}
-
-Test(connection_secure, the_end_that_was_not_said)
-{
-    struct line line;
-
-    line_open_secure(&line);
-    cr_assert_eq(SSL_write(line.peer, "bye", 3), 3);
-    line_deliver(&line);
-    shutdown(line.peer_fd, SHUT_WR);
-    line_turn(&line);
-    expect_got(&line, "bye");
-    cr_expect_eq(line.last, 0);
-    cr_expect(tls_is_truncated(connection_tls(&line.connection)));
     line_close(&line);
 }
 

@@ -57,21 +57,6 @@ static void open_both(struct both *both)
 
 /* ---- bytes ---- */
 
-Test(tls, bytes_go_both_ways)
-{
-    struct both both;
-    char data[32];
-
-    open_both(&both);
-    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
-    cr_expect_eq(memcmp(data, "PING", 4), 0);
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), TLS_AGAIN);
-    cr_expect_eq(tls_write(both.pair.server, "PONG", 4), 4);
-    cr_expect_eq(tls_read(both.pair.client, data, sizeof data), 4);
-    drop(&both);
-}
-
 Test(tls, what_was_read_from_the_socket_and_finds_no_room_is_told_of)
 {
     struct both both;
@@ -346,43 +331,6 @@ Test(tls, a_certificate_that_is_not_good_is_refused_and_says_why)
     }
 }
 
-Test(tls, whoever_verifies_nothing_takes_any_certificate)
-{
-    struct both both;
-
-    prepare(&both);
-    both.client_settings.verifies = false;
-    cr_expect(connect_both(&both, "elsewhere.example"));
-    cr_expect_null(tls_names(both.pair.client));
-    drop(&both);
-}
-
-Test(tls, a_server_name_stands_in_for_that_of_the_address)
-{
-    struct both both;
-
-    prepare(&both);
-    both.client_settings.server_name = "localhost";
-    cr_expect(connect_both(&both, "10.1.2.3"));
-    drop(&both);
-}
-
-Test(tls, a_client_without_the_certificate_that_it_needs_is_refused)
-{
-    struct both both;
-    char data[8];
-
-    prepare(&both);
-    both.server_settings.ca = both.files.ca;
-    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_REQUIRED;
-    cr_expect_not(connect_both(&both, "localhost"));
-    cr_expect_eq(tls_failure(both.pair.server), TLS_FAILURE_CERTIFICATE);
-    /* By TLS 1.3 the client learns it from the first read. */
-    cr_expect_eq(tls_read(both.pair.client, data, sizeof data), TLS_BROKEN);
-    cr_expect_eq(tls_failure(both.pair.client), TLS_FAILURE_CERTIFICATE);
-    drop(&both);
-}
-
 Test(tls, the_names_of_a_good_certificate_are_told)
 {
     struct both both;
@@ -499,18 +447,6 @@ Test(tls, a_key_with_a_passphrase_is_a_fault_and_asks_nobody)
     both.server_settings.key = path;
     expect_fault(&both.server_settings, TLS_SETTING_KEY, "wants a passphrase");
     tls_files_close(&both.files);
-}
-
-Test(tls, only_the_versions_that_are_given_are_spoken)
-{
-    struct both both;
-
-    prepare(&both);
-    both.server_settings.protocols = "TLSv1.2";
-    both.client_settings.protocols = "TLSv1.3";
-    cr_expect_not(connect_both(&both, "localhost"));
-    cr_expect_eq(tls_failure(both.pair.server), TLS_FAILURE_OTHER);
-    drop(&both);
 }
 
 /* ---- resuming ---- */

@@ -1,13 +1,13 @@
-/* The scripts of lua/: their heads, their embedding, and what each does on a real Redis. */
-#include "redis_fixture.h"
+/* The scripts of lua/: their heads, and their embedding. What each does is tested in tests/lua. */
+#include "upstream/script.h"
+
+#include "../command/server_fixture.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- without Redis ---- */
 
@@ -82,72 +82,14 @@ Test(scripts, an_unknown_name_is_a_mistake_of_the_program, .signal = SIGABRT)
 
 /* ---- on a real Redis ---- */
 
-TestSuite(scripts_on_redis, .init = start_redis, .fini = stop_redis, .timeout = 60);
-
-/* Runs a script without keys and arguments by its digest, as Headgate does. */
-static redisReply *run_by_digest(const char *name)
-{
-    redisReply *reply = redisCommand(redis, "EVALSHA %s 0", script_find(name)->sha1);
-
-    cr_assert_not_null(reply, "%s", redis->errstr);
-    return reply;
-}
+TestSuite(scripts_on_redis, .init = server_start, .fini = server_stop, .timeout = 60);
 
 Test(scripts_on_redis, each_compiles_and_has_the_digest_that_redis_gives_it)
 {
     for (const struct script *script = scripts; script->name != NULL; script++) {
-        load_script(script);
-    }
-}
-
-Test(scripts_on_redis, a_script_is_not_known_before_it_was_sent)
-{
-    redisReply *reply = run_by_digest("clock");
-
-    cr_assert_eq(reply->type, REDIS_REPLY_ERROR);
-    cr_assert_eq(strncmp(reply->str, "NOSCRIPT", 8), 0);
-    freeReplyObject(reply);
-}
-
-static long long wall_clock_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-Test(scripts_on_redis, clock_tells_the_time)
-{
-    long long before, last = 0;
-
-    load_script(script_find("clock"));
-    for (int i = 0; i < 20; i++) {
-        before = wall_clock_us();
-        redisReply *reply = run_by_digest("clock");
-        long long after = wall_clock_us();
-        cr_assert_eq(reply->type, REDIS_REPLY_INTEGER);
-        /* Redis reads its clock once before a script, so that it may lag a little. */
-        cr_assert_geq(reply->integer, before - 1000000);
-        cr_assert_leq(reply->integer, after);
-        cr_assert_geq(reply->integer, last);
-        last = reply->integer;
+        redisReply *reply = server_command("SCRIPT LOAD %b", script->text, script->length);
+        cr_assert_eq(reply->type, REDIS_REPLY_STRING, "lua/%s.lua: %s", script->name, reply->str);
+        cr_assert_str_eq(reply->str, script->sha1, "lua/%s.lua", script->name);
         freeReplyObject(reply);
-        usleep(1000);
     }
-    cr_assert_geq(wall_clock_us() - last, 0);
-}
-
-Test(scripts_on_redis, clock_counts_single_microseconds)
-{
-    long long remainders = 0;
-
-    load_script(script_find("clock"));
-    for (int i = 0; i < 50; i++) {
-        redisReply *reply = run_by_digest("clock");
-        remainders += reply->integer % 1000 != 0;
-        freeReplyObject(reply);
-        usleep(100);
-    }
-    cr_assert_gt(remainders, 25, "the digits below a millisecond are lost");
 }
