@@ -14,8 +14,7 @@ def is_inside():
 
 def figures():
     """seed, now (ns since it began), turns, kills, order (a hash of whose turns came when)."""
-    assert is_inside()
-    return dict(zip(("seed", "now", "turns", "kills", "order"), _figures))
+    return is_inside() and dict(zip(("seed", "now", "turns", "kills", "order"), _figures))
 
 
 def draws():

@@ -103,7 +103,8 @@ void world_bury(struct world *world, int pid)
 
 /* ---- picking ---- */
 
-/* The kernel delivers in order what one processor has sent on loopback: when a datagram is here, so is all before it. */
+/* The kernel delivers in order what one processor has sent on loopback: when a datagram is here, so is all before it.
+ */
 static void settle_network(struct world *world)
 {
     char byte = 0;

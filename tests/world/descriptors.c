@@ -283,13 +283,13 @@ static void await_stream(FILE *stream)
         await_stream(stream);                                                                                          \
         return REAL(name) passed;                                                                                      \
     }
-#undef fread_unlocked
 extern int __uflow(FILE *stream);
 READS(int, __uflow, (FILE * stream), (stream))
 READS(int, fgetc, (FILE * stream), (stream))
 READS(char *, fgets, (char *restrict text, int size, FILE *restrict stream), (text, size, stream))
 READS(char *, fgets_unlocked, (char *restrict text, int size, FILE *restrict stream), (text, size, stream))
-READS(size_t, fread, (void *restrict data, size_t size, size_t count, FILE *restrict stream), (data, size, count, stream))
+READS(size_t, fread, (void *restrict data, size_t size, size_t count, FILE *restrict stream),
+      (data, size, count, stream))
 READS(size_t, fread_unlocked, (void *restrict data, size_t size, size_t count, FILE *restrict stream),
       (data, size, count, stream))
 
@@ -310,8 +310,8 @@ EXPORT ssize_t sendto(int fd, const void *data, size_t size, int flags, const st
 
     maybe_yield();
     do {
-        ssize_t count = kernel(SYS_sendto, fd, (const char *)data + done, size - done, flags | (waits ? MSG_DONTWAIT : 0),
-                               to, length);
+        ssize_t count = kernel(SYS_sendto, fd, (const char *)data + done, size - done,
+                               flags | (waits ? MSG_DONTWAIT : 0), to, length);
         soil();
         if (count < 0 && (!waits || errno != EAGAIN || !await_ready(fd, POLLOUT))) {
             return done > 0 ? (ssize_t)done : -1;
@@ -387,8 +387,8 @@ EXPORT int socket(int domain, int type, int protocol)
 
 static bool lacks_port(const struct sockaddr *address, socklen_t length)
 {
-    bool is_inet = length >= sizeof(struct sockaddr_in) &&
-                   (address->sa_family == AF_INET || address->sa_family == AF_INET6);
+    bool is_inet =
+        length >= sizeof(struct sockaddr_in) && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 
     /* Both have it at the same place. */
     return is_inet && ((const struct sockaddr_in *)(const void *)address)->sin_port == 0;

@@ -1,17 +1,14 @@
 /*
- * world [OPTION …] COMMAND: runs it in a world of its own (world.h), with a network, a process table, a temporary directory
- * and a processor for itself, and ends whatever it leaves behind. Exit status: the command's; 125: nobody could go on, or
- * the world stood still; 126: a world cannot be made here.
+ * world [OPTION …] COMMAND: runs it in a world of its own (world.h), with a network, a process table, a temporary
+ * directory and a processor for itself, and ends whatever it leaves behind. Exit status: the command's; 125: nobody
+ * could go on, or the world stood still; 126: a world cannot be made here.
  *
  *   -s SEED     the order of things (0, the default: whoever has waited longest goes on)
- *   -l US,PERMILLE[,NAMES]  threads that could go on are late by up to so many µs, in so many of a thousand cases; of these
- *               programs only
- *   -y PERMILLE of a thousand mutexes and writes, before so many others get a turn
- *   -c CPU      the processor (the first one that may be used)
- *   -u NS       what a turn takes (20000); loads need more
- *   -t FILE     whose turns came when: the last 260,000
- *   -w SECONDS  of real time that the world may stand still (60)
- *   -v          figures at the end
+ *   -l US,PERMILLE[,NAMES]  threads that could go on are late by up to so many µs, in so many of a thousand cases; of
+ * these programs only -y PERMILLE of a thousand mutexes and writes, before so many others get a turn -c CPU      the
+ * processor (the first one that may be used) -u NS       what a turn takes (20000); loads need more -t FILE     whose
+ * turns came when: the last 260,000 -w SECONDS  of real time that the world may stand still (60) -v          figures at
+ * the end
  */
 #include "world.h"
 
@@ -151,8 +148,9 @@ static void make_network(void)
         snprintf(path, sizeof path, "/proc/sys/net/ipv4/%s", settings[i][0]);
         write_file(path, settings[i][1]);
     }
-    if (system("ip route replace local 127.0.0.0/8 dev lo table local proto kernel scope host src 127.0.0.1 quickack 1 && "
-               "ip route replace local 127.0.0.1 dev lo table local proto kernel scope host src 127.0.0.1 quickack 1") !=
+    if (system(
+            "ip route replace local 127.0.0.0/8 dev lo table local proto kernel scope host src 127.0.0.1 quickack 1 && "
+            "ip route replace local 127.0.0.1 dev lo table local proto kernel scope host src 127.0.0.1 quickack 1") !=
         0) {
         fail("ip route");
     }
@@ -216,19 +214,10 @@ static pid_t start(char **command)
 /* The thread that has the baton, as the kernel sees it. */
 static void show_call(int tid)
 {
-    static const char *const files[] = {"syscall", "wchan", "stat"};
-    char name[64], text[256];
+    char command[128];
 
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(name, sizeof name, "/proc/%d/%s", tid, files[i]);
-        FILE *file = fopen(name, "r");
-        if (file != NULL && fgets(text, sizeof text, file) != NULL) {
-            fprintf(stderr, "world: %s: %.100s\n", name, text);
-        }
-        if (file != NULL) {
-            fclose(file);
-        }
-    }
+    snprintf(command, sizeof command, "grep -aH . /proc/%d/syscall /proc/%d/wchan >&2", tid, tid);
+    (void)!system(command);
 }
 
 static bool is_dead(int pid)
@@ -303,8 +292,7 @@ static void write_trace(const char *name)
 
 int main(int count, char **arguments)
 {
-    int option, cpu = -1, patience_s = 60, status;
-    bool tells = false;
+    int option, cpu = -1, patience_s = 60, status, tells = 0;
     const char *trace = NULL;
     unsigned uid = getuid(), gid = getgid();
 
@@ -335,7 +323,7 @@ int main(int count, char **arguments)
             patience_s = atoi(optarg);
             break;
         case 'v':
-            tells = true;
+            tells = 1;
             break;
         default:
             return NO_WORLD;

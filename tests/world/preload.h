@@ -1,6 +1,6 @@
 /*
- * What the parts of the preloaded library share. It takes a process, as it is, into a world: whatever could wait gives the
- * baton away instead, and what reads a clock or asks for randomness is answered by the world.
+ * What the parts of the preloaded library share. It takes a process, as it is, into a world: whatever could wait gives
+ * the baton away instead, and what reads a clock or asks for randomness is answered by the world.
  *
  *   threads.c      threads and processes come, go, wait for each other, and signal each other; the constructor
  *   clocks.c       clocks, sleeping, randomness

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 extern pid_t __libc_fork(void);
@@ -634,8 +634,8 @@ EXPORT bool headgate_world(uint64_t figures[5])
     return true;
 }
 
-/* What is to become of that process. A calendar that is ahead by so much; threads that are late by up to so many µs in so
- * many of a thousand cases; how many turns it has left, of all (0: no end). False: it is not of this world. */
+/* What is to become of that process. A calendar that is ahead by so much; threads that are late by up to so many µs in
+ * so many of a thousand cases; how many turns it has left, of all (0: no end). False: it is not of this world. */
 EXPORT bool headgate_world_skew(int pid, int64_t ns)
 {
     int index = world_process_of(world, pid);

@@ -1,8 +1,8 @@
 /*
  * A world: processes that share one clock and one processor, both of which are ours (README.md says how it works).
  *
- * All of its processes map this structure. Exactly one thread of the world runs at any moment: it has the baton. Only the
- * thread that has it writes here, but for what is named; so there are no locks.
+ * All of its processes map this structure. Exactly one thread of the world runs at any moment: it has the baton. Only
+ * the thread that has it writes here, but for what is named; so there are no locks.
  */
 #ifndef HEADGATE_WORLD_H
 #define HEADGATE_WORLD_H
@@ -64,8 +64,9 @@ struct process {
     uint64_t random;
     int64_t skew_ns;                  /* its calendar is ahead of the world's by so much */
     int64_t alarm_ns, alarm_interval; /* setitimer(); 0: none */
-    int64_t late_us, late_permille;   /* of a thousand times that a thread of it could go on, so many find it late by up to that */
-    uint64_t last_turn;               /* it is killed before that turn; 0: it is not */
+    int64_t late_us,
+        late_permille;  /* of a thousand times that a thread of it could go on, so many find it late by up to that */
+    uint64_t last_turn; /* it is killed before that turn; 0: it is not */
     char name[32];
 };
 
