@@ -9,7 +9,7 @@ from calls import circles_with_callbacks
 FIGURES = {
     "lines of C in proxy/ and policies/": 91739,
     "lines of tests": 113500,
-    "words of documentation": 109900,
+    "words of documentation": 109498,
     "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }
