@@ -31,7 +31,7 @@ static size_t quoted_length(const char *at, const char *end)
     return (size_t)((at < end ? at + 1 : end) - start);
 }
 
-bool fields_next(const char **at, const char *end, struct fields_part *part)
+static bool next_part(const char **at, const char *end, struct fields_part *part)
 {
     const char *start;
     size_t name = 0;
@@ -62,11 +62,11 @@ bool fields_next(const char **at, const char *end, struct fields_part *part)
     return true;
 }
 
-bool fields_goes_on(const char *at, const char *end)
+static bool goes_on(const char *at, const char *end)
 {
     struct fields_part next;
 
-    return fields_next(&at, end, &next) && next.name_length == 0;
+    return next_part(&at, end, &next) && next.name_length == 0;
 }
 
 bool fields_next_whole(const char **at, const char *end, struct fields_part *part, bool *was_quoted)
@@ -75,21 +75,21 @@ bool fields_next_whole(const char **at, const char *end, struct fields_part *par
     struct fields_part next;
 
     *was_quoted = false;
-    if (!fields_next(at, end, part)) {
+    if (!next_part(at, end, part)) {
         return false;
     }
     if (part->name_length == 0) {
         part->name = text;
         part->name_length = sizeof text - 1;
     }
-    if (!fields_goes_on(*at, end)) {
+    if (!goes_on(*at, end)) {
         bool is_around = part->is_quoted && part->value_length >= 2 && part->value[part->value_length - 1] == '"';
         *was_quoted = part->is_quoted;
         part->value += is_around;
         part->value_length -= is_around ? 2 : 0;
         return true;
     }
-    while (fields_goes_on(*at, end) && fields_next(at, end, &next)) {
+    while (goes_on(*at, end) && next_part(at, end, &next)) {
         part->value_length = (size_t)(next.value + next.value_length - part->value);
     }
     return true;

@@ -15,12 +15,8 @@ struct fields_part {
     bool is_quoted;
 };
 
-/* Takes the next one off the line. False at its end. */
-bool fields_next(const char **at, const char *end, struct fields_part *part);
-/* Whether what comes next has no name, and so belongs to the value before it. */
-bool fields_goes_on(const char *at, const char *end);
-/* Takes the next one with all that belongs to its value. *was_quoted: there were quotes around all of it, and they are
- * left out. One without a name, at the start of a line, is called "text". */
+/* Takes the next one off the line, with all that belongs to its value; false at the end. *was_quoted: there were quotes
+ * around all of it, and they are left out. One without a name, at the start of a line, is called "text". */
 bool fields_next_whole(const char **at, const char *end, struct fields_part *part, bool *was_quoted);
 /* -12, 3.25, of digits that no reader loses. */
 bool fields_is_number(const char *text, size_t length);

@@ -185,7 +185,7 @@ struct lane {
     bool needs_fence;        /* what came last may have been more replies than it seemed: see upstream_send_fence() */
     bool named;              /* was given the name of a client, perhaps of one that has left it */
     bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
-    bool spare;              /* the upstream's: it is being opened for the pool, or beside another; nobody waits */
+    bool spare;              /* the upstream's: it is being opened for the pool */
     bool ending;             /* the output is followed by the end of our stream */
     bool awaits_quiet;       /* who waits for it is to be told whenever nothing is owed any more */
     bool bare;               /* nothing was said on it: it speaks for its profile only after an AUTH */

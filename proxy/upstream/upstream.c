@@ -46,7 +46,7 @@ static void on_ready(struct lane *lane)
     if (lane->use == LANE_SHARED && !lane->link.taken_over) {
         upstream_open_spares(lane_profile(lane));
     }
-    if (lane->use == LANE_SHARED && lane_profile(lane) == upstream->base) {
+    if (lane->use == LANE_SHARED && lane_profile(lane) == upstream->base && !upstream_is_extra(lane)) {
         upstream->ready(upstream->context);
     }
 }
@@ -83,15 +83,15 @@ static void on_failed(struct lane *lane, const char *why)
     if (lane->link.refused && upstream_lane_refused(lane)) {
         return;
     }
-    if (why[0] == '-' && !lane->spare) {
+    if (upstream_is_for_nobody(lane)) {
+        lane_close(lane, why);
+        return;
+    }
+    if (why[0] == '-') {
         /* It is there, and has said so. */
         return;
     }
     upstream_is_down(upstream);
-    if (lane->spare) {
-        lane_close(lane, why);
-        return;
-    }
     if (upstream->reachable || !upstream->told) {
         log_failure(upstream, why);
         upstream->reachable = false;
@@ -121,7 +121,6 @@ static void on_broken(struct lane *lane, const char *why, uint64_t requests)
 {
     upstream_note_connecting(lane_profile(lane)->upstream);
     lane_profile(lane)->upstream->left_requests += lane->link.is_left ? requests : 0;
-    lane->spare = lane->spare || (lane->first == NULL && upstream_is_extra(lane));
     if (!lane->ending) {
         log_loss(lane, why, requests);
         tell_loss(lane_profile(lane)->upstream, why, requests);
@@ -173,7 +172,8 @@ bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
 
 static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now)
 {
-    int64_t limit = clock_ms_to_us(upstream->settings.lane_idle_timeout);
+    bool makes_room = upstream_is_extra(lane) && places_are_short();
+    int64_t limit = makes_room ? SPARE_PATIENCE_US : clock_ms_to_us(upstream->settings.lane_idle_timeout);
 
     return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && now - lane->used_us >= limit &&
            !upstream_is_kept(lane);

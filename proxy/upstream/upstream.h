@@ -229,8 +229,8 @@ void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64
 /* The first shared lane, opened if need be; NULL when memory is short. It may not be ready: what is sent waits in it.
  */
 struct lane *upstream_shared_lane(struct profile *profile);
-/* The same, for a client that has nothing under way: the first that is ready and has less than LANE_FULL bytes to be
- * answered. Redis reads 16 KiB of a connection in a turn, and of several it answers more at once. */
+/* The same, for a client that has nothing under way: the first that is ready and has less than LANE_FULL bytes waiting.
+ */
 struct lane *upstream_lane_with_room(struct profile *profile);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);

@@ -1,4 +1,5 @@
 /* Lanes as they are opened, found at their places, and freed; what is known by them of Redis. */
+#include "base/places.h"
 #include "upstream/upstream_private.h"
 
 #include <assert.h>
@@ -114,8 +115,8 @@ struct lane *upstream_find_starting(const struct upstream *upstream, int64_t sin
 
 /* ---- the places of shared lanes ---- */
 
-/* No more often is another one opened: if Redis takes no more, it is not to be asked for each request. µs */
-#define EXTRA_EVERY_US 1000000
+/* Between two that are opened by need: Redis may take no more. */
+#define EXTRA_PAUSE_US 1000000
 
 struct lane *upstream_first_lane(const struct profile *profile)
 {
@@ -137,21 +138,23 @@ bool upstream_is_extra(const struct lane *lane)
     return lane->use == LANE_SHARED && lane != upstream_first_lane(lane_profile(lane));
 }
 
-static struct lane *open_shared(struct profile *profile, size_t place, bool is_extra)
+bool upstream_is_for_nobody(const struct lane *lane)
 {
-    struct lane *lane = upstream_open_lane(profile, LANE_SHARED);
+    return lane->spare || (upstream_is_extra(lane) && lane->first == NULL);
+}
 
-    profile->shared[place] = lane;
-    if (lane != NULL) {
-        lane->spare = is_extra;
-        upstream_start_lane(lane);
+static struct lane *open_shared(struct profile *profile, size_t place)
+{
+    profile->shared[place] = upstream_open_lane(profile, LANE_SHARED);
+    if (profile->shared[place] != NULL) {
+        upstream_start_lane(profile->shared[place]);
     }
-    return lane;
+    return profile->shared[place];
 }
 
 struct lane *upstream_shared_lane(struct profile *profile)
 {
-    return profile->shared[0] != NULL ? profile->shared[0] : open_shared(profile, 0, false);
+    return profile->shared[0] != NULL ? profile->shared[0] : open_shared(profile, 0);
 }
 
 /* Of its first run, which may have been made longer for hours, nobody knows how much is answered. */
@@ -166,7 +169,7 @@ struct lane *upstream_lane_with_room(struct profile *profile)
 {
     size_t count = profile->upstream->settings.shared_lanes, missing = 0;
     int64_t now = reactor_now(profile->upstream->reactor);
-    struct lane *ready = NULL;
+    struct lane *first = upstream_shared_lane(profile), *ready = NULL;
 
     for (size_t i = 0; i < count; i++) {
         struct lane *lane = profile->shared[i];
@@ -176,12 +179,12 @@ struct lane *upstream_lane_with_room(struct profile *profile)
         ready = ready == NULL && lane != NULL && lane->state == LANE_READY ? lane : ready;
         missing = missing == 0 && lane == NULL ? i : missing;
     }
-    /* Used once it is there, and closed at once if it cannot be made, as nobody waits for it. */
-    if (ready != NULL && missing > 0 && !upstream_is_refused(profile) && now - profile->extra_us >= EXTRA_EVERY_US) {
+    bool may_open = !upstream_is_refused(profile) && !places_are_short() && now - profile->extra_us >= EXTRA_PAUSE_US;
+    if (ready != NULL && missing > 0 && may_open) {
         profile->extra_us = now;
-        (void)open_shared(profile, missing, true);
+        (void)open_shared(profile, missing);
     }
-    return ready != NULL ? ready : upstream_shared_lane(profile);
+    return ready != NULL ? ready : first;
 }
 
 void upstream_warm_up(struct upstream *upstream)
@@ -200,10 +203,15 @@ bool upstream_may_share(const struct profile *profile)
 void upstream_forget_place(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
+    struct lane **shared = profile->shared;
 
     for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
-        if (profile->shared[i] == lane) {
-            profile->shared[i] = NULL;
+        if (shared[i] == lane) {
+            shared[i] = NULL;
+        } else if (shared[0] == NULL && shared[i] != NULL && shared[i]->state == LANE_READY) {
+            /* The first one is what others are counted by, and what is tried again and again. */
+            shared[0] = shared[i];
+            shared[i] = NULL;
         }
     }
     if (profile->upstream->settings.changes != NULL) {

@@ -142,7 +142,7 @@ static bool identity_refused(struct lane *lane, bool is_news)
                   profile->upstream->settings.lane.target_text, upstream_identity_of(profile), profile_user(profile),
                   lane->why);
     }
-    if (lane->spare) {
+    if (upstream_is_for_nobody(lane)) {
         lane_close(lane, lane->why);
     }
     return true;
@@ -166,7 +166,7 @@ bool upstream_lane_refused(struct lane *lane)
                     profile->password != NULL ? "the password" : "connections without a password",
                     profile_user(profile));
     }
-    if (lane->spare) {
+    if (upstream_is_for_nobody(lane)) {
         lane_close(lane, lane->why);
         return true;
     }

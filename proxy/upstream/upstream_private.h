@@ -86,8 +86,10 @@ void upstream_help_soon(struct upstream *upstream);
 void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
 /* then. upstream->free_closed. */
 void upstream_free_closed(struct reactor_task *task);
-/* Whether it is a shared lane beside the profile's first one. */
+/* Whether it is a shared lane beside the profile's first; whether nobody waits for it: then it is closed if it fails.
+ */
 bool upstream_is_extra(const struct lane *lane);
+bool upstream_is_for_nobody(const struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */
 void upstream_forget_place(struct lane *lane);
 /* Whether Redis does what it asks for; who has no password on it may have to authenticate yet. */

@@ -60,9 +60,6 @@ void upstream_open_spares(struct profile *profile)
 void upstream_spare_is_ready(struct lane *lane)
 {
     upstream_spare_ended(lane);
-    if (lane->use == LANE_SHARED) {
-        return;
-    }
     if (has_clients(lane_profile(lane))) {
         upstream_pool(lane);
     } else {
@@ -73,7 +70,7 @@ void upstream_spare_is_ready(struct lane *lane)
 void upstream_spare_ended(struct lane *lane)
 {
     lane->spare = false;
-    lane_profile(lane)->spares_under_way -= lane->use != LANE_SHARED;
+    lane_profile(lane)->spares_under_way--;
 }
 
 /*
@@ -92,8 +89,8 @@ bool upstream_is_kept(const struct lane *lane)
     }
     if (lane->use == LANE_SHARED) {
         const struct lane *first = upstream_first_lane(profile);
-        bool is_needed = first == lane || first == NULL || first->state != LANE_READY;
-        return (profile == upstream->base || is_scarce) && is_needed;
+        return (profile == upstream->base || is_scarce) &&
+               (first == lane || first == NULL || first->state != LANE_READY);
     }
     bool is_needed = is_scarce && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);
