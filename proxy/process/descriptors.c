@@ -14,7 +14,7 @@
 /* Of all servers together. */
 struct needs {
     size_t clients;
-    size_t lanes; /* no client's: shared, opened ahead, and to ask Redis, at each node that is named; to sentinels */
+    size_t lanes; /* no client's: the first, opened ahead, and to ask Redis, at each node that is named; to sentinels */
 };
 
 static struct needs needs_of(const struct conf *conf)
@@ -23,7 +23,7 @@ static struct needs needs_of(const struct conf *conf)
 
     for (size_t i = 0; i < conf_server_count(conf); i++) {
         const struct conf *server = conf_server_at(conf, i);
-        size_t lanes = (size_t)(server->threads * (server->lanes + server->exclusive_ready + 1));
+        size_t lanes = (size_t)(server->threads * (1 + server->exclusive_ready + 1));
         needs.clients += (size_t)server->max_clients;
         needs.lanes += lanes * (server->upstream.seed_count + 1);
     }

@@ -274,7 +274,7 @@ def test_descriptors_are_kept_for_lanes_operators_and_probes(redis, make_headgat
     obeyed, and a probe has its answer."""
     headgate = make_headgate(redis, pool=pool, start=False, tls=False)
     headgate.http_port = free_port()
-    headgate.write_config(http=f"127.0.0.1:{headgate.http_port}", lanes=1)
+    headgate.write_config(http=f"127.0.0.1:{headgate.http_port}")
     headgate.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
     await_empty(headgate)
     most = int(stats(headgate)["clients_max"])
