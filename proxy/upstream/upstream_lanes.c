@@ -115,8 +115,7 @@ struct lane *upstream_find_starting(const struct upstream *upstream, int64_t sin
 
 /* ---- the places of shared lanes ---- */
 
-/* Between two that are opened by need: Redis may take no more. */
-#define EXTRA_PAUSE_US 1000000
+#define EXTRA_PAUSE_US 1000000 /* between two that are opened by need: Redis may take no more */
 
 struct lane *upstream_first_lane(const struct profile *profile)
 {
@@ -168,7 +167,6 @@ static bool is_full(const struct lane *lane)
 struct lane *upstream_lane_with_room(struct profile *profile)
 {
     size_t count = profile->upstream->settings.shared_lanes, missing = 0;
-    int64_t now = reactor_now(profile->upstream->reactor);
     struct lane *first = upstream_shared_lane(profile), *ready = NULL;
 
     for (size_t i = 0; i < count; i++) {
@@ -179,9 +177,9 @@ struct lane *upstream_lane_with_room(struct profile *profile)
         ready = ready == NULL && lane != NULL && lane->state == LANE_READY ? lane : ready;
         missing = missing == 0 && lane == NULL ? i : missing;
     }
-    bool may_open = !upstream_is_refused(profile) && !places_are_short() && now - profile->extra_us >= EXTRA_PAUSE_US;
-    if (ready != NULL && missing > 0 && may_open) {
-        profile->extra_us = now;
+    bool may_open = ready != NULL && missing > 0 && !upstream_is_refused(profile) && !places_are_short();
+    if (may_open && reactor_now(profile->upstream->reactor) - profile->extra_us >= EXTRA_PAUSE_US) {
+        profile->extra_us = reactor_now(profile->upstream->reactor);
         (void)open_shared(profile, missing);
     }
     return ready != NULL ? ready : first;
@@ -209,7 +207,6 @@ void upstream_forget_place(struct lane *lane)
         if (shared[i] == lane) {
             shared[i] = NULL;
         } else if (shared[0] == NULL && shared[i] != NULL && shared[i]->state == LANE_READY) {
-            /* The first one is what others are counted by, and what is tried again and again. */
             shared[0] = shared[i];
             shared[i] = NULL;
         }
