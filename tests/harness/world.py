@@ -32,6 +32,5 @@ def late(pid, seconds, permille=1000):
     assert _library.headgate_world_late(pid, ctypes.c_int64(round(seconds * 1e6)), ctypes.c_int64(permille))
 
 
-def end(pid, turns):
-    """It is killed after so many turns of the world, whatever it does then."""
+def end(pid, turns):  # whatever it does then
     assert _library.headgate_world_end(pid, ctypes.c_uint64(turns))
