@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from harness import tls
+from harness import tls, world
 from harness.certificates import certificates
 from harness.resp import PONG, Client, Closed, wait_for
 
@@ -72,7 +72,7 @@ def ahead_of_others():
     return words if result.returncode == 0 and not result.stderr else []
 
 
-AHEAD_OF_OTHERS = ahead_of_others()
+AHEAD_OF_OTHERS = [] if world.is_inside() else ahead_of_others()
 
 
 # Ports go to test processes by blocks, so that no two processes of this machine are given the same one, also not by two
