@@ -176,10 +176,10 @@ static void take_processor(int cpu)
 
     sched_getaffinity(0, sizeof set, &set);
     for (int i = 0; cpu < 0 && i < CPU_SETSIZE; i++) {
-        cpu = CPU_ISSET(i, &set) ? i : -1;
+        cpu = CPU_ISSET((size_t)i, &set) ? i : -1;
     }
     CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
+    CPU_SET((size_t)cpu, &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0) {
         fail("the processor");
     }
