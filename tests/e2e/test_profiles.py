@@ -134,7 +134,7 @@ def test_who_may_select_is_for_redis_to_say(redis, make_headgate):
 def test_many_clients_with_a_password_each(redis, make_headgate):
     """Beyond a bound each client keeps the connection on which it authenticated: one for each, as without Headgate."""
     count = 400
-    headgate = make_headgate(redis)
+    headgate = make_headgate(redis, lanes=1)
     other = headgate.connect()
     assert other("SET", "k", 1) == OK
     with Watch(redis) as watch:
@@ -183,7 +183,7 @@ def test_clients_of_one_user_find_a_warm_lane(redis, make_headgate):
     """Come, authenticate, ask, leave: one connection for each authentication at most, and none for the rest."""
     with redis.connect() as direct:
         assert direct("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all") == OK
-    headgate = make_headgate(redis)
+    headgate = make_headgate(redis, lanes=1)
 
     def visit():
         with headgate.connect() as client:

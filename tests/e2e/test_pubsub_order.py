@@ -74,7 +74,7 @@ def test_without_one_it_is(redis, relay, make_headgate):
 
 
 def test_one_connection_more_and_no_further(redis, make_headgate, pool):
-    headgate = make_headgate(redis, pool=pool, threads=2)
+    headgate = make_headgate(redis, pool=pool, threads=2, lanes=1)
     clients = [headgate.connect() for _ in range(8)]
     for _ in range(3):
         for client in clients:
