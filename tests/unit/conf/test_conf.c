@@ -15,26 +15,6 @@
 #define CERTIFICATE HEADGATE_SOURCE_DIR "/tests/unit/conf/certificate.pem"
 #define REVOKED HEADGATE_SOURCE_DIR "/tests/unit/conf/revoked.pem"
 
-/* ---- Defaults ---- */
-
-Test(conf, empty_file_is_all_defaults)
-{
-    struct conf *conf = default_conf();
-    char *expected = print_conf(conf, true);
-    const char *const texts[] = {"", "\n\n", "# only a comment", "[headgate]\n", "\xef\xbb\xbf[headgate]\r\n"};
-    for (size_t i = 0; i < COUNT_OF(texts); i++) {
-        struct conf_file file;
-        assert_loads(&file, texts[i]);
-        char *text = print_conf(file.conf, true);
-        cr_assert_str_eq(text, expected);
-        cr_assert_str_eq(file.conf->path, file.path);
-        free(text);
-        drop_file(&file);
-    }
-    free(expected);
-    conf_free(conf);
-}
-
 /* ---- Options against each other ---- */
 
 Test(conf, contradictions)
@@ -66,9 +46,6 @@ Test(conf, files_of_certificates_are_looked_at)
 {
     assert_fault("[headgate]\nlisten = rediss://a:1\n",
                  "h.ini:1: [headgate] tls_certificate =: there is no certificate; expected the path of a certificate");
-    assert_fault("[headgate]\n\ntls_certificate = /nowhere/c.pem\n",
-                 "h.ini:3: [headgate] tls_certificate = /nowhere/c.pem: cannot be read: No such file or directory; "
-                 "expected a file in PEM form with the certificate, and behind it those of its chain");
     assert_fault("[headgate]\nupstream_certificate = " CERTIFICATE "\nupstream_key = " REVOKED "\n",
                  "h.ini:3: [headgate] upstream_key = " REVOKED ": holds no private key that can be used: unsupported; "
                  "expected a file in PEM form with the private key of the certificate, without a passphrase");
@@ -242,57 +219,6 @@ Test(conf, every_option_is_printed_as_it_was_read)
     conf_free(initial);
 }
 
-Test(conf, longest_list_is_printed_as_it_was_read)
-{
-    char text[4096] = "[headgate]\nlisten = ";
-    for (int i = 0; i < 16; i++) {
-        char path[110];
-        memset(path, 'p', sizeof path);
-        snprintf(path + 100, sizeof path - 100, "%02d", i);
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%sunix:/%s", i > 0 ? ", " : "", path);
-    }
-    struct conf_file file;
-    struct conf_file again;
-    assert_loads(&file, text);
-    char *first = print_conf(file.conf, true);
-    cr_assert_gt(strlen(first), 1700);
-    assert_loads(&again, first);
-    char *second = print_conf(again.conf, true);
-    cr_assert_str_eq(first, second);
-    free(first);
-    free(second);
-    drop_file(&file);
-    drop_file(&again);
-}
-
-Test(conf, passwords_are_hidden_unless_asked_for)
-{
-    struct conf_file file;
-    assert_loads(&file, "[headgate]\nupstream_password = hunter2\n");
-    char *hidden = print_conf(file.conf, false);
-    char *shown = print_conf(file.conf, true);
-    cr_assert_not_null(strstr(hidden, "upstream_password = ********\n"));
-    cr_assert_not_null(strstr(hidden, "admin_password =\n"), "that there is none is no secret");
-    cr_assert_null(strstr(hidden, "hunter2"));
-    cr_assert_not_null(strstr(shown, "upstream_password = hunter2\n"));
-    free(hidden);
-    free(shown);
-    drop_file(&file);
-}
-
-Test(conf, table_is_sound)
-{
-    for (size_t i = 0; i < conf_option_count; i++) {
-        const struct conf_option *option = &conf_options[i];
-        cr_assert(option->help != NULL && *option->help != '\0', "%s has help", option->name);
-        cr_assert_eq(option->words != NULL, option->type == CONF_WORD, "%s", option->name);
-        for (size_t j = 0; j < i; j++) {
-            cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
-        }
-    }
-    cr_assert_eq(conf_option_count, 83, "a new field of struct conf needs its option, and a word here");
-}
-
 Test(conf, sample_file_is_the_reference)
 {
     char *expected = reference(conf_print_reference_ini);
@@ -341,20 +267,6 @@ Test(conf, documentation_holds_the_reference)
     cr_assert_str_eq(from, expected);
     free(page);
     free(expected);
-}
-
-Test(conf, examples_load)
-{
-    static const char *const names[] = {"session-pool", "unix-sockets", "upstream-password"};
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        char *path = conf_format("%s/conf/examples/%s.ini", HEADGATE_SOURCE_DIR, names[i]);
-        struct conf_faults faults;
-        struct conf *conf = conf_load(path, NULL, &faults);
-        cr_assert_not_null(conf, "%s", faults.count > 0 ? faults.lines[0] : path);
-        conf_free(conf);
-        conf_faults_free(&faults);
-        free(path);
-    }
 }
 
 /* ---- Reload ---- */

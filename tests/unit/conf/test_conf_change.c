@@ -209,22 +209,6 @@ Test(conf_change, a_reload_ends_it)
     conf_free(conf);
 }
 
-/* A reload keeps the servers of the start, whatever the file says by now. */
-Test(conf_change, servers_that_the_file_has_lost_are_no_hindrance)
-{
-    struct conf *conf = loaded(several);
-    struct conf *fresh = loaded("[headgate]\nlisten = 127.0.0.1:9\n[server:c]\nlisten = 127.0.0.1:8\n"
-                                "upstream = 127.0.0.1:10\n");
-    struct conf *merged = merged_of(conf, fresh);
-    struct conf *changed = change_soundly(merged, "max_clients", "8");
-
-    cr_assert_eq(conf_server_count(changed), conf_server_count(conf));
-    conf_free(changed);
-    conf_free(merged);
-    conf_free(fresh);
-    conf_free(conf);
-}
-
 /* What a server has from [headgate], and credentials of clients, wait with the addresses that they were for; also when
  * something else is set. What they need is not taken from beside them. */
 Test(conf_change, what_waits_goes_on_to)
@@ -256,20 +240,5 @@ Test(conf_change, what_waits_goes_on_to)
     conf_free(changed);
     conf_free(merged);
     conf_free(fresh);
-    conf_free(conf);
-}
-
-Test(conf_change, a_fault_names_no_file)
-{
-    struct conf *conf = loaded(several);
-    char *fault;
-
-    cr_assert_null(change(conf, "limit:l.limit", "x", &fault));
-    const char *start = "[limit:l] limit = x: is not a whole number; expected a number from 1 to ";
-    cr_assert_eq(strncmp(fault, start, strlen(start)), 0, "%s", fault);
-    free(fault);
-    cr_assert_null(change(conf, "upstream_password", "hush", &fault));
-    cr_assert_null(strstr(fault, "hush"), "%s", fault);
-    free(fault);
     conf_free(conf);
 }

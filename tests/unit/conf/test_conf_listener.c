@@ -37,27 +37,6 @@ static void assert_faulty(const char *text, const char *what)
     conf_faults_free(&faults);
 }
 
-Test(conf_listener, all_of_them)
-{
-    struct conf *conf = loaded("[headgate]\nlisten = 127.0.0.1:1\n"
-                               "[listener:b]\nlisten = redis://127.0.0.1:2, unix:/run/b.sock\n"
-                               "[listener:a]\nlisten = 127.0.0.1:4\nproxy_protocol = required\nproxy_from = unix\n");
-    struct conf_listener first = conf_listener_at(conf, 0), second = conf_listener_at(conf, 1),
-                         third = conf_listener_at(conf, 2);
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(4), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-
-    cr_assert_eq(conf_listener_count(conf), 3);
-    cr_assert_str_eq(first.name, "");
-    cr_assert_eq(first.listen->count, 1);
-    cr_assert_eq(first.terms->proxy_protocol, CONF_PROXY_PROTOCOL_OFF);
-    cr_assert_str_eq(second.name, "b");
-    cr_assert_eq(second.listen->count, 2);
-    cr_assert_str_eq(third.name, "a");
-    cr_assert_eq(third.terms->proxy_protocol, CONF_PROXY_PROTOCOL_REQUIRED);
-    cr_assert_str_eq(conf_own_address(conf, (const struct sockaddr *)&to), "127.0.0.1:4");
-    conf_free(conf);
-}
-
 Test(conf_listener, faults)
 {
     assert_faulty("[listener:a]\n", "[listener:a] listen =: is missing");
@@ -126,27 +105,4 @@ Test(conf_listener, reload)
     conf_free(merged);
     conf_free(fresh);
     conf_free(old);
-}
-
-/* Clients of a proxy have addresses of their own, wherever it runs. */
-Test(conf_listener, networks)
-{
-    char problem[CONF_PROBLEM_MAX];
-    struct networks *networks = networks_compile(" 10.0.0.0/8,  fd00::/8 unix", problem);
-    struct sockaddr_storage from = {.ss_family = AF_UNIX};
-    struct sockaddr_in *ipv4 = (struct sockaddr_in *)(void *)&from;
-
-    cr_assert_not_null(networks);
-    cr_assert(networks_have(networks, &from));
-    from.ss_family = AF_INET;
-    inet_pton(AF_INET, "10.7.7.7", &ipv4->sin_addr);
-    cr_assert(networks_have(networks, &from));
-    inet_pton(AF_INET, "11.7.7.7", &ipv4->sin_addr);
-    cr_assert_not(networks_have(networks, &from));
-    networks_free(networks);
-    networks = networks_compile("", problem);
-    cr_assert_not(networks_have(networks, &from));
-    networks_free(networks);
-    cr_assert_null(networks_compile("unixx", problem));
-    cr_assert_null(networks_compile("10.0.0.0/8;10.0.0.1", problem));
 }

@@ -6,182 +6,132 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
 struct numbers {
     int64_t number;
     struct conf_rate rate;
 };
 
-static const struct conf_option amount = {.name = "amount",
-                                          .type = CONF_AMOUNT,
-                                          .offset = offsetof(struct numbers, number),
-                                          .min = 1,
-                                          .max = INT64_C(1) << 40};
-static const struct conf_option period = {.name = "period",
-                                          .type = CONF_PERIOD,
-                                          .offset = offsetof(struct numbers, number),
-                                          .min = 1,
-                                          .max = INT64_C(1) << 50};
-static const struct conf_option rate = {
-    .name = "rate", .type = CONF_RATE, .offset = offsetof(struct numbers, rate), .min = 1, .max = INT64_C(1) << 40};
+#define OPTION(what, kind, field, most, zero_word)                                                                     \
+    {                                                                                                                  \
+        .name = what, .type = kind, .offset = offsetof(struct numbers, field), .min = 1, .max = INT64_C(1) << (most),  \
+        .zero = zero_word                                                                                              \
+    }
 
-static struct conf_option or_zero(struct conf_option option)
+static const struct conf_option amount = OPTION("amount", CONF_AMOUNT, number, 40, NULL);
+static const struct conf_option period = OPTION("period", CONF_PERIOD, number, 50, NULL);
+static const struct conf_option rate = OPTION("rate", CONF_RATE, rate, 40, NULL);
+static const struct conf_option amount_or_0 = OPTION("amount", CONF_AMOUNT, number, 40, "off");
+static const struct conf_option period_or_0 = OPTION("period", CONF_PERIOD, number, 50, "off");
+static const struct conf_option rate_or_0 = OPTION("rate", CONF_RATE, rate, 40, "off");
+
+/* Values, with bars between them: how they are written, what they are. */
+static const struct {
+    const struct conf_option *option;
+    const char *values, *written;
+    int64_t number, period_us;
+} sound[] = {
+    {&period, "1us", "1us", 1, 0},
+    {&period, "1000us", "1ms", 1000, 0},
+    {&period, "90m", "90m", INT64_C(5400000000), 0},
+    {&period, "1h|60m", "1h", INT64_C(3600000000), 0},
+    {&period, "30d", "30d", INT64_C(2592000000000), 0},
+    {&period, "007s ; seven", "7s", 7000000, 0},
+    {&period, "2.5ms", "2500us", 2500, 0},
+    {&period_or_0, "0", "0", 0, 0},
+    {&amount, "5", "5", 5, 0},
+    {&amount, "1kb", "1024", 1024, 0},
+    {&amount, "5k", "5000", 5000, 0},
+    {&amount, "1.5 M", "1500000", 1500000, 0},
+    {&amount_or_0, "0", "0", 0, 0},
+    {&rate, "5/s|5/1s|5/s # five|5 / s|5/S", "5/s", 5, 1000000},
+    {&rate, "100/250ms", "100/250ms", 100, 250000},
+    {&rate, "1/h|1/1h|1/60m", "1/h", 1, INT64_C(3600000000)},
+    {&rate, "3/us", "3/us", 3, 1},
+    {&rate, "3/10s", "3/10s", 3, 10000000},
+    {&rate, "10mb/m|10 MB / Min", "10485760/m", 10485760, 60000000},
+    {&rate, "1/365d", "1/365d", 1, INT64_C(31536000000000)},
+    {&rate, "1.5k/0.5 sec", "1500/500ms", 1500, 500000},
+    {&rate_or_0, "0", "0", 0, 0},
+};
+
+static const struct {
+    const struct conf_option *option;
+    const char *values, *problem;
+} faulty[] = {
+    {&period, "", "is empty"},
+    {&period_or_0, "5", "has no unit"},
+    {&period, "0", "is too small"},
+    {&period, "1.0000001s", "has more digits behind the point than count"},
+    {&period, "5M", "has the unit \"M\", which is a month to some: m or min is a minute"},
+    {&period, "5ns", "has no such unit as \"ns\""},
+    {&period, "1125899906842625us|106751992d|18446744073709551617us|99999999999999999999999999d", "is too large"},
+    {&amount, "", "is empty"},
+    {&amount, "0", "is too small"},
+    {&amount, "-1|kb|5.0", "is not a whole number"},
+    {&amount, "5s", "has no such unit as \"s\""},
+    {&amount, "1099511627777|9007199254740993kb|18446744073709551617", "is too large"},
+    {&rate, "|/s|/| / s", "is empty"},
+    {&rate, "0|5", "has no period"},
+    {&rate_or_0, "5|00", "has no period"},
+    {&rate, "5/|5/5|5/0|5 / ", "has a period without a unit"},
+    {&rate_or_0, "0/s", "is too small"},
+    {&rate, "5/0s", "has a period that is too short"},
+    {&rate, "5/366d|5/18446744073709551617s", "has a period that is too long"},
+    {&rate, "5/M", "has the unit \"M\", which is a month to some: m or min is a minute"},
+    {&rate, "5/s/s", "has no such unit as \"s/s\""},
+    {&rate, "5/-1s", "has no such unit as \"-1s\""},
+    {&rate, "-5/s", "is not a whole number"},
+    {&rate, "1099511627777/s|99999999999999999999/s", "is too large"},
+};
+
+Test(conf_rates, values)
 {
-    option.zero = "off";
-    return option;
-}
-
-/* That this text is read as the value, and how that is written. */
-static void assert_number(struct conf_option option, const char *text, int64_t value, const char *written)
-{
-    struct numbers numbers = {-1, {0, 0}};
-    char problem[CONF_PROBLEM_MAX] = "";
-
-    cr_assert(conf_value_set(&option, &numbers, text, problem), "%s %s: %s", option.name, text, problem);
-    cr_assert_eq(numbers.number, value, "%s %s is %lld", option.name, text, (long long)numbers.number);
-    char *again = conf_value_text(&option, &numbers);
-    cr_assert_str_eq(again, written);
-    free(again);
-}
-
-static void assert_rate(const char *text, int64_t expected_amount, int64_t period_us, const char *written)
-{
-    struct numbers numbers = {0};
-    char problem[CONF_PROBLEM_MAX] = "";
-    struct conf_option option = or_zero(rate);
-
-    cr_assert(conf_value_set(&option, &numbers, text, problem), "%s: %s", text, problem);
-    cr_assert(numbers.rate.amount == expected_amount && numbers.rate.period_us == period_us, "%s is %lld in %lld us",
-              text, (long long)numbers.rate.amount, (long long)numbers.rate.period_us);
-    char *again = conf_value_text(&option, &numbers);
-    cr_assert_str_eq(again, written);
-    free(again);
+    for (size_t i = 0; i < COUNT_OF(sound); i++) {
+        char *copy = strdup(sound[i].values), *rest = copy;
+        for (char *value = strsep(&rest, "|"); value != NULL; value = strsep(&rest, "|")) {
+            struct numbers numbers = {0};
+            char problem[CONF_PROBLEM_MAX] = "";
+            cr_assert(conf_value_set(sound[i].option, &numbers, value, problem), "%s: %s", value, problem);
+            cr_expect_eq(numbers.number + numbers.rate.amount, sound[i].number, "%s", value);
+            cr_expect_eq(numbers.rate.period_us, sound[i].period_us, "%s", value);
+            char *again = conf_value_text(sound[i].option, &numbers);
+            cr_expect_str_eq(again, sound[i].written);
+            free(again);
+        }
+        free(copy);
+    }
 }
 
 /* The fields are as they were. */
-static void assert_problem(struct conf_option option, const char *text, const char *expected)
+Test(conf_rates, values_that_are_none)
 {
-    struct numbers numbers = {77, {78, 79}};
-    char problem[CONF_PROBLEM_MAX] = "";
-
-    cr_assert_not(conf_value_set(&option, &numbers, text, problem), "%s %s", option.name, text);
-    cr_assert_str_eq(problem, expected, "%s %s: %s", option.name, text, problem);
-    cr_assert(numbers.number == 77 && numbers.rate.amount == 78 && numbers.rate.period_us == 79);
-}
-
-Test(conf_rates, periods)
-{
-    assert_number(period, "1us", 1, "1us");
-    assert_number(period, "1000us", 1000, "1ms");
-    assert_number(period, "90m", INT64_C(5400000000), "90m");
-    assert_number(period, "1h", INT64_C(3600000000), "1h");
-    assert_number(period, "30d", INT64_C(2592000000000), "30d");
-    assert_number(period, "007s ; seven", 7000000, "7s");
-    assert_number(period, "2.5ms", 2500, "2500us");
-    assert_number(or_zero(period), "0", 0, "0");
-
-    assert_problem(period, "", "is empty");
-    assert_problem(period, "5", "has no unit");
-    assert_problem(or_zero(period), "5", "has no unit");
-    assert_problem(period, "0", "is too small");
-    assert_problem(period, "1.0000001s", "has more digits behind the point than count");
-    assert_problem(period, "5M", "has the unit \"M\", which is a month to some: m or min is a minute");
-    assert_problem(period, "5ns", "has no such unit as \"ns\"");
-    assert_problem(period, "1125899906842625us", "is too large");
-    assert_problem(period, "106751992d", "is too large");
-    assert_problem(period, "18446744073709551617us", "is too large");
-    assert_problem(period, "99999999999999999999999999d", "is too large");
-}
-
-Test(conf_rates, amounts)
-{
-    assert_number(amount, "5", 5, "5");
-    assert_number(amount, "1kb", 1024, "1024");
-    assert_number(amount, "10MB", 10485760, "10485760");
-    assert_number(amount, "5k", 5000, "5000");
-    assert_number(amount, "1.5 M", 1500000, "1500000");
-    assert_number(or_zero(amount), "0", 0, "0");
-
-    assert_problem(amount, "", "is empty");
-    assert_problem(amount, "0", "is too small");
-    assert_problem(amount, "-1", "is not a whole number");
-    assert_problem(amount, "kb", "is not a whole number");
-    assert_problem(amount, "5s", "has no such unit as \"s\"");
-    assert_problem(amount, "5.0", "is not a whole number");
-    assert_problem(amount, "1099511627777", "is too large");
-    assert_problem(amount, "9007199254740993kb", "is too large");
-    assert_problem(amount, "18446744073709551617", "is too large");
-}
-
-Test(conf_rates, rates)
-{
-    assert_rate("5/s", 5, 1000000, "5/s");
-    assert_rate("5/1s", 5, 1000000, "5/s");
-    assert_rate("100/250ms", 100, 250000, "100/250ms");
-    assert_rate("1/1h", 1, INT64_C(3600000000), "1/h");
-    assert_rate("1/h", 1, INT64_C(3600000000), "1/h");
-    assert_rate("1/60m", 1, INT64_C(3600000000), "1/h");
-    assert_rate("3/us", 3, 1, "3/us");
-    assert_rate("3/ms", 3, 1000, "3/ms");
-    assert_rate("3/10s", 3, 10000000, "3/10s");
-    assert_rate("3/100ms", 3, 100000, "3/100ms");
-    assert_rate("7/12d", 7, INT64_C(1036800000000), "7/12d");
-    assert_rate("10mb/m", 10485760, 60000000, "10485760/m");
-    assert_rate("1/365d", 1, INT64_C(31536000000000), "1/365d");
-    assert_rate("5/s # five", 5, 1000000, "5/s");
-    assert_rate("5 / s", 5, 1000000, "5/s");
-    assert_rate("5/S", 5, 1000000, "5/s");
-    assert_rate("10 MB / Min", 10485760, 60000000, "10485760/m");
-    assert_rate("1.5k/0.5 sec", 1500, 500000, "1500/500ms");
-    assert_rate("0", 0, 0, "0");
-}
-
-Test(conf_rates, rates_that_are_none)
-{
-    assert_problem(rate, "", "is empty");
-    assert_problem(or_zero(rate), "", "is empty");
-    assert_problem(rate, "0", "has no period");
-    assert_problem(rate, "5", "has no period");
-    assert_problem(or_zero(rate), "5", "has no period");
-    assert_problem(or_zero(rate), "00", "has no period");
-    assert_problem(rate, "5/", "has a period without a unit");
-    assert_problem(rate, "5/5", "has a period without a unit");
-    assert_problem(rate, "/s", "is empty");
-    assert_problem(rate, "/", "is empty");
-    assert_problem(rate, "0/s", "is too small");
-    assert_problem(or_zero(rate), "0/s", "is too small");
-    assert_problem(rate, "5/0s", "has a period that is too short");
-    assert_problem(rate, "5/0", "has a period without a unit");
-    assert_problem(rate, "5/366d", "has a period that is too long");
-    assert_problem(rate, "5/18446744073709551617s", "has a period that is too long");
-    assert_problem(rate, "5/x", "has no such unit as \"x\"");
-    assert_problem(rate, "5/M", "has the unit \"M\", which is a month to some: m or min is a minute");
-    assert_problem(rate, "5/s/s", "has no such unit as \"s/s\"");
-    assert_problem(rate, "5//s", "has no such unit as \"/s\"");
-    assert_problem(rate, "5 / ", "has a period without a unit");
-    assert_problem(rate, " / s", "is empty");
-    assert_problem(rate, "-5/s", "is not a whole number");
-    assert_problem(rate, "5/-1s", "has no such unit as \"-1s\"");
-    assert_problem(rate, "1099511627777/s", "is too large");
-    assert_problem(rate, "99999999999999999999/s", "is too large");
+    for (size_t i = 0; i < COUNT_OF(faulty); i++) {
+        char *copy = strdup(faulty[i].values), *rest = copy;
+        for (char *value = strsep(&rest, "|"); value != NULL; value = strsep(&rest, "|")) {
+            struct numbers numbers = {77, {78, 79}};
+            char problem[CONF_PROBLEM_MAX] = "";
+            cr_expect_not(conf_value_set(faulty[i].option, &numbers, value, problem), "%s", value);
+            cr_expect_str_eq(problem, faulty[i].problem, "%s %s: %s", faulty[i].option->name, value, problem);
+            cr_expect(numbers.number == 77 && numbers.rate.amount == 78 && numbers.rate.period_us == 79);
+        }
+        free(copy);
+    }
 }
 
 /* Writes the value and reads that: nothing is lost. */
 static void assert_round_trip(const struct conf_option *option, const struct numbers *numbers)
 {
-    struct numbers again = {0}, copy = {0};
+    struct numbers again = *numbers, copy = *numbers;
     char problem[CONF_PROBLEM_MAX] = "";
     char *text = conf_value_text(option, numbers);
 
+    memset((char *)&again + option->offset, 0, sizeof again.number);
+    memset((char *)&copy + option->offset, 0, sizeof copy.number);
     cr_assert(conf_value_set(option, &again, text, problem), "%s %s: %s", option->name, text, problem);
     conf_value_copy(option, &copy, numbers);
-    if (option->type == CONF_RATE) {
-        cr_assert(again.rate.amount == numbers->rate.amount && again.rate.period_us == numbers->rate.period_us, "%s",
-                  text);
-        cr_assert(copy.rate.amount == numbers->rate.amount && copy.rate.period_us == numbers->rate.period_us);
-    } else {
-        cr_assert_eq(again.number, numbers->number, "%s", text);
-        cr_assert_eq(copy.number, numbers->number);
-    }
+    cr_assert(memcmp(&again, numbers, sizeof again) == 0 && memcmp(&copy, numbers, sizeof copy) == 0, "%s", text);
     free(text);
 }
 

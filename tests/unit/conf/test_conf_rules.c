@@ -78,16 +78,7 @@ static const struct conf_section basket_section = {
     .values_size = sizeof(struct fruit),
 };
 
-/* Beside the rules of that name. */
-static const struct conf_section plain_fruit_section = {
-    .name = "fruit",
-    .options = fruit_options,
-    .option_count = 2,
-    .values_size = sizeof(struct fruit),
-};
-
 static const struct conf_section *const sections[] = {&fruit_section, &basket_section, NULL};
-static const struct conf_section *const sections_of_one_name[] = {&fruit_section, &plain_fruit_section, NULL};
 
 static struct conf *load(const char *text, struct conf_faults *faults)
 {
@@ -219,68 +210,9 @@ Test(rules, need_a_name_that_can_be_told)
     assert_fault("[basket:a]\n", "h.ini:1: [basket:a]: this section has no rules with names; expected [basket]");
 }
 
-Test(rules, stand_once)
-{
-    assert_fault("[fruit:a]\n[fruit:b]\n[fruit:a]\n",
-                 "h.ini:3: [fruit:a]: section stands on line 1 already; expected once");
-    assert_fault("[headgate]\n[fruit:a]\n[headgate]\n",
-                 "h.ini:3: [headgate]: section stands on line 1 already; expected once");
-}
-
-Test(rules, may_share_the_name_of_a_section_without)
-{
-    struct conf_faults faults;
-    struct conf *conf = load_conf("[fruit:a]\nweight = 3\n[fruit]\nweight = 4\n", sections_of_one_name, &faults);
-
-    cr_assert_not_null(conf);
-    conf_faults_free(&faults);
-    cr_assert_eq(conf->rules->section, &fruit_section);
-    cr_assert_eq(fruit_of(conf->rules)->weight, 3);
-    cr_assert_eq(conf->rules->next->section, &plain_fruit_section);
-    cr_assert_eq(fruit_of(conf->rules->next)->weight, 4);
-    cr_assert_null(conf->rules->next->next);
-    conf_free(conf);
-}
-
 Test(rules, of_sections_that_nobody_knows)
 {
     assert_fault("[vegetable:a]\nweight = x\n",
                  "h.ini:1: [vegetable:a]: unknown section; expected [headgate], [fruit:NAME] or [basket]");
     assert_fault("[fruits:a]\n", "h.ini:1: [fruits:a]: unknown section; expected perhaps [fruit:NAME]");
-}
-
-Test(rules, are_printed_and_read_again)
-{
-    struct conf *conf = load_sound("[fruit:a]\nweight = 9\nsecret_seed = good\n[basket]\ncolour = red\n");
-    char *hidden = print_conf(conf, false), *shown = print_conf(conf, true);
-
-    cr_assert_not_null(
-        strstr(hidden, "\n\n[fruit:a]\ncolour = green\nweight = 9\nsecret_seed = ********\nripe = off\n\n[basket]\n"
-                       "colour = red\nweight = 7\n"));
-    cr_assert_null(strstr(hidden, "good"));
-    struct conf *again = load_sound(shown);
-    char *shown_again = print_conf(again, true);
-    cr_assert_str_eq(shown, shown_again);
-    free(shown_again);
-    free(shown);
-    free(hidden);
-    conf_free(again);
-    conf_free(conf);
-}
-
-Test(rules, of_the_new_file_are_taken_by_a_reload)
-{
-    struct conf *old = load_sound("[headgate]\nthreads = 2\n[fruit:a]\n[fruit:b]\n");
-    struct conf *fresh = load_sound("[headgate]\nthreads = 3\n[fruit:b]\nsecret_seed = new\n[fruit:c]\n");
-    struct conf *merged = merge_conf(old, fresh, sections);
-
-    conf_free(old);
-    conf_free(fresh);
-    cr_assert_eq(merged->threads, 2);
-    cr_assert_str_eq(merged->rules->name, "b");
-    cr_assert_str_eq(fruit_of(merged->rules)->secret_seed, "new");
-    cr_assert_eq(merged->rules->line, 3);
-    cr_assert_str_eq(merged->rules->next->name, "c");
-    cr_assert_null(merged->rules->next->next);
-    conf_free(merged);
 }

@@ -57,21 +57,6 @@ static void assert_rules(const struct conf *server, const char *expected)
     free(text);
 }
 
-Test(conf_server, a_file_without_any_is_one)
-{
-    struct conf *conf = loaded("[headgate]\nlanes = 3\n[listener:l]\nlisten = h:1\n[rule:r]\nservers = default\n");
-    const struct conf *only = conf_server_at(conf, 0);
-
-    cr_assert_eq(conf_server_count(conf), 1);
-    cr_assert_str_eq(conf_server_name(only), "default");
-    cr_assert_str_eq(only->server_name, "");
-    cr_assert_eq(only->lanes, 3);
-    cr_assert_eq(conf_listener_count(only), 2);
-    cr_assert_eq(only->process, conf);
-    assert_rules(only, "l r ");
-    conf_free(conf);
-}
-
 static const char several[] = "[headgate]\nlisten = h:1\nupstream = h:2\nupstream_password = s3cret\nlanes = 3\n"
                               "allow = ip:10.0.0.0/8\n"
                               "[server:b]\nlisten = h:3\nupstream = redis://u:p@h:4\nlanes = 5\n"
@@ -169,44 +154,6 @@ Test(conf_server, reload)
     conf_free(old);
 }
 
-/* [headgate] becomes none by a reload as little as another server goes. */
-Test(conf_server, whether_headgate_is_one_stays)
-{
-    struct conf *old = loaded("[server:a]\nlisten = h:1\nupstream = h:2\n");
-    struct conf *fresh = loaded("[headgate]\nlisten = h:3\n[server:a]\nlisten = h:1\nupstream = h:2\n");
-    struct conf *merged = merge_conf(old, fresh, sections), *back = merge_conf(fresh, old, sections);
-    char *changes = conf_format("%s", "");
-
-    conf_restart_only_changes(merged, fresh, collect, &changes);
-    cr_assert_str_eq(changes, "listen;whether [headgate] is a server itself;", "%s", changes);
-    cr_assert_eq(conf_server_count(merged), 1);
-    cr_assert_eq(conf_server_count(back), 2);
-    cr_assert_str_eq(conf_server_at(back, 0)->listen.items[0].text, "h:3");
-    free(changes);
-    conf_free(back);
-    conf_free(merged);
-    conf_free(fresh);
-    conf_free(old);
-}
-
-Test(conf_server, what_is_printed_loads_again)
-{
-    static const char *const files[] = {several, "[server:a]\nlisten = h:1\nupstream = h:2\n"};
-
-    for (size_t i = 0; i < 2; i++) {
-        struct conf *conf = loaded(files[i]);
-        char *text = print_conf(conf, true);
-        struct conf *again = loaded(text);
-        char *same = print_conf(again, true);
-        cr_assert_str_eq(same, text);
-        cr_assert_eq(conf_server_count(again), conf_server_count(conf));
-        free(same);
-        free(text);
-        conf_free(again);
-        conf_free(conf);
-    }
-}
-
 /* A secret of [headgate] is that of its own address, or of the process: none goes to another server. The files of
  * private keys are read here and shown to nobody. */
 Test(conf_server, no_secret_is_handed_down)
@@ -216,39 +163,4 @@ Test(conf_server, no_secret_is_handed_down)
         bool is_key = option->type == CONF_FILE && option->fills == NULL;
         cr_assert(!option->secret || is_key || option->reach != CONF_REACH_SERVER, "%s", option->name);
     }
-}
-
-/* What is there once in a process. An option that is added to [headgate] is each server's own unless it says so. */
-Test(conf_server, options_of_the_process)
-{
-    static const char *const expected[] = {"admin",
-                                           "admin_password",
-                                           "admin_password_file",
-                                           "admin_read_password",
-                                           "admin_read_password_file",
-                                           "admin_changes",
-                                           "http",
-                                           "http_names",
-                                           "memory_limit",
-                                           "drain_timeout",
-                                           "upgrade_start_timeout",
-                                           "upgrade_clients_timeout",
-                                           "host_name",
-                                           "user",
-                                           "group",
-                                           "reload_on_change",
-                                           "pid_file",
-                                           "log_level",
-                                           "log_format",
-                                           "log_file"};
-    size_t count = 0;
-
-    for (size_t i = 0; i < conf_option_count; i++) {
-        if (conf_options[i].reach == CONF_REACH_PROCESS) {
-            cr_assert_lt(count, sizeof expected / sizeof expected[0], "%s", conf_options[i].name);
-            cr_assert_str_eq(conf_options[i].name, expected[count]);
-            count++;
-        }
-    }
-    cr_assert_eq(count, sizeof expected / sizeof expected[0]);
 }
