@@ -31,12 +31,6 @@ static void append(struct buffer *buffer, const char *text)
     cr_assert(buffer_append(&pool, buffer, text, strlen(text)));
 }
 
-static void assert_holds(const struct buffer *buffer, const char *text)
-{
-    cr_assert_eq(buffer_length(buffer), strlen(text));
-    cr_assert_eq(memcmp(buffer_head(buffer), text, strlen(text)), 0, "not \"%s\"", text);
-}
-
 /* Appends size bytes of a pattern that tells each place in the stream from its neighbours. */
 static void append_stream(struct buffer *buffer, size_t *written, size_t size)
 {
@@ -64,21 +58,6 @@ static void consume_stream(struct buffer *buffer, size_t *read, size_t size)
     *read += size;
 }
 
-Test(buffer, is_a_queue)
-{
-    struct buffer buffer = {0};
-
-    append(&buffer, "hello, ");
-    append(&buffer, "world");
-    assert_holds(&buffer, "hello, world");
-    buffer_consume(&pool, &buffer, 7);
-    assert_holds(&buffer, "world");
-    append(&buffer, "!");
-    assert_holds(&buffer, "world!");
-    buffer_consume(&pool, &buffer, 6);
-    cr_assert_eq(buffer_length(&buffer), 0);
-}
-
 Test(buffer, takes_no_memory_while_it_is_empty)
 {
     struct buffer buffer = {0};
@@ -92,48 +71,6 @@ Test(buffer, takes_no_memory_while_it_is_empty)
     cr_assert_null(buffer.data);
     cr_assert_eq(pool.bytes_lent, 0);
     cr_assert_eq(pool.bytes_kept, BUFFER_CLASS_SMALLEST);
-}
-
-Test(buffer, is_cleared_at_any_time)
-{
-    struct buffer buffer = {0};
-
-    buffer_clear(&pool, &buffer);
-    append(&buffer, "x");
-    buffer_clear(&pool, &buffer);
-    cr_assert_null(buffer.data);
-    cr_assert_eq(buffer_length(&buffer), 0);
-    append(&buffer, "y");
-    assert_holds(&buffer, "y");
-    buffer_clear(&pool, &buffer);
-}
-
-Test(buffer, uses_the_same_block_again)
-{
-    struct buffer first = {0}, second = {0};
-
-    append(&first, "x");
-    const char *block = first.data;
-    buffer_clear(&pool, &first);
-    append(&second, "y");
-    cr_assert_eq(second.data, block);
-    cr_assert_eq(pool.bytes_kept, 0);
-    buffer_clear(&pool, &second);
-}
-
-Test(buffer, keeps_its_bytes_while_it_grows_through_all_sizes)
-{
-    struct buffer buffer = {0};
-    size_t written = 0, read = 0;
-
-    for (size_t size = 1; written < 3 * LARGEST; size = size * 2 + 1) {
-        append_stream(&buffer, &written, size);
-        cr_assert_eq(buffer_length(&buffer), written);
-    }
-    cr_assert_gt(buffer.capacity, LARGEST);
-    cr_assert_eq(pool.bytes_lent, buffer.capacity);
-    consume_stream(&buffer, &read, written);
-    cr_assert_eq(pool.bytes_lent, 0);
 }
 
 Test(buffer, keeps_its_bytes_under_a_random_mix)

@@ -73,22 +73,6 @@ static void open_log(const char *name)
 
 /* ---- Lines ---- */
 
-Test(log, format)
-{
-    open_log(path);
-    log_info("lane", "connected to %s after %d ms", "127.0.0.1:6379", 7);
-    assert_contents(path, HEAD "info  lane: connected to 127\\.0\\.0\\.1:6379 after 7 ms\n$");
-}
-
-Test(log, names_of_levels)
-{
-    cr_assert(log_open(path, LOG_LEVEL_DEBUG));
-    log_debug("a", "1");
-    log_warning("b", "2");
-    log_error("c", "3");
-    assert_contents(path, HEAD "debug a: 1\n.* warning b: 2\n.* error c: 3\n$");
-}
-
 /* By the clock that the log reads; that of time() may be a tick behind it. */
 static time_t now(void)
 {
@@ -115,37 +99,6 @@ Test(log, time_is_now_in_utc)
     free(text);
 }
 
-Test(log, levels)
-{
-    cr_assert(log_open(path, LOG_LEVEL_WARNING));
-    cr_assert_not(log_enabled(LOG_LEVEL_DEBUG));
-    cr_assert_not(log_enabled(LOG_LEVEL_INFO));
-    cr_assert(log_enabled(LOG_LEVEL_WARNING));
-    cr_assert(log_enabled(LOG_LEVEL_ERROR));
-    log_info("m", "not this");
-    log_warning("m", "but this");
-    cr_assert(log_open(path, LOG_LEVEL_DEBUG), "opening again changes the level");
-    cr_assert(log_enabled(LOG_LEVEL_DEBUG));
-    assert_contents(path, HEAD "warning m: but this\n$");
-}
-
-static int evaluations;
-
-static int evaluate(void)
-{
-    return ++evaluations;
-}
-
-Test(log, disabled_debug_lines_cost_nothing)
-{
-    open_log(path);
-    log_debug("m", "%d", evaluate());
-    cr_assert_eq(evaluations, 0);
-    cr_assert(log_open(path, LOG_LEVEL_DEBUG));
-    log_debug("m", "%d", evaluate());
-    cr_assert_eq(evaluations, 1);
-}
-
 Test(log, control_characters_are_escaped)
 {
     open_log(path);
@@ -165,14 +118,6 @@ static char *log_repeated(char byte, size_t count)
     log_info("m", "%s", message);
     free(message);
     return contents(path);
-}
-
-Test(log, long_lines_are_cut)
-{
-    char *text = log_repeated('a', 100000);
-    cr_assert_eq(strlen(text), 2048);
-    cr_assert_str_eq(text + 2048 - 6, "aa...\n");
-    free(text);
 }
 
 /* An escape is four bytes of which none may be cut off. */
@@ -216,41 +161,6 @@ Test(log, errno_is_kept)
 
 /* ---- Destinations ---- */
 
-Test(log, standard_error_by_default)
-{
-    int file = open(path, O_RDWR | O_CREAT, 0600);
-    cr_assert_eq(dup2(file, STDERR_FILENO), STDERR_FILENO);
-    log_info("m", "before it is opened");
-    open_log("");
-    log_info("m", "and after");
-    assert_contents(path, HEAD "info  m: before it is opened\n.* info  m: and after\n$");
-}
-
-Test(log, appends)
-{
-    open_log(path);
-    log_info("m", "first");
-    log_close();
-    open_log(path);
-    log_info("m", "second");
-    assert_contents(path, "m: first\n.*m: second\n$");
-    struct stat status;
-    cr_assert_eq(stat(path, &status), 0);
-    cr_assert_eq(status.st_mode & 07, 0, "nobody else reads it");
-}
-
-Test(log, rotation)
-{
-    open_log(path);
-    log_info("m", "old");
-    cr_assert_eq(rename(path, other_path), 0);
-    log_info("m", "still old");
-    open_log(path);
-    log_info("m", "new");
-    assert_contents(other_path, "m: old\n.*m: still old\n$");
-    assert_contents(path, HEAD "info  m: new\n$");
-}
-
 Test(log, failed_opening_keeps_the_old)
 {
     open_log(path);
@@ -262,20 +172,6 @@ Test(log, failed_opening_keeps_the_old)
     assert_contents(path, "m: goes on\n$");
     cr_assert_not(log_open(directory, LOG_LEVEL_INFO));
     cr_assert_eq(errno, EISDIR);
-}
-
-Test(log, from_a_file_back_to_standard_error)
-{
-    open_log(path);
-    log_info("m", "in the file");
-    int file = open(other_path, O_RDWR | O_CREAT | O_APPEND, 0600);
-    cr_assert_eq(dup2(file, STDERR_FILENO), STDERR_FILENO);
-    open_log("");
-    log_info("m", "on standard error");
-    log_close();
-    log_info("m", "and after closing");
-    assert_contents(path, "m: in the file\n$");
-    assert_contents(other_path, "m: on standard error\n.*m: and after closing\n$");
 }
 
 /* A log that is opened over and over holds one descriptor. */
@@ -304,19 +200,6 @@ Test(log, descriptor_is_closed_on_exec)
 }
 
 /* ---- Failing writes ---- */
-
-Test(log, lost_lines_are_counted)
-{
-    open_log("/dev/full");
-    for (int i = 0; i < 3; i++) {
-        log_info("m", "lost");
-    }
-    open_log(path);
-    log_info("m", "written");
-    log_info("m", "again");
-    assert_contents(path, HEAD "warning log: 3 lines before this could not be written\n.* info  m: written\n"
-                               "[^\n]* info  m: again\n$");
-}
 
 /* A file that may not grow takes half a line: the next line that fits starts on a line of its own. */
 Test(log, torn_line_is_mended)

@@ -33,18 +33,6 @@ Test(percent, all_bytes_come_back)
     free(text);
 }
 
-Test(percent, nothing_is_a_word_too)
-{
-    char back[4];
-    size_t length = 7;
-    char *text = written((struct slice){"", 0});
-
-    cr_assert_str_eq(text, "%");
-    cr_assert(percent_read(slice_of(text), back, sizeof back, &length));
-    cr_assert_eq(length, 0);
-    free(text);
-}
-
 Test(percent, what_is_no_word)
 {
     static const char *const wrong[] = {"", "%4", "%4g", "a%", "%%", "%g1", "ab%1"};

@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- names ---- */
 
@@ -40,38 +39,11 @@ Test(command, table_is_sorted_and_each_row_found)
         cr_expect_eq(find(command->name), command, "%s", command->name);
         if (i > 0)
             cr_expect_lt(strcmp(command_at(i - 1)->name, command->name), 0, "%s", command->name);
-        for (const char *letter = command->name; *letter != '\0'; letter++)
-            cr_expect_eq(*letter, tolower((unsigned char)*letter), "%s", command->name);
-    }
-}
-
-Test(command, rows_are_consistent)
-{
-    for (size_t i = 0; i < command_count(); i++) {
-        const struct command *command = command_at(i);
-        bool is_slow = (command->categories & CATEGORY_SLOW) != 0;
-        bool is_fast = (command->categories & CATEGORY_FAST) != 0;
-        cr_expect_neq(command->arity, 0, "%s", command->name);
-        cr_expect(command->kind == COMMAND_HTTP || is_slow != is_fast, "%s", command->name);
-        cr_expect(command->first_key == 0 || command->key_step > 0, "%s", command->name);
-        cr_expect(command->first_key >= 0 && command->key_step >= 0, "%s", command->name);
-    }
-}
-
-Test(command, any_case)
-{
-    static const char *const spellings[] = {"get", "GET", "Get", "gEt", "geT"};
-    for (size_t i = 0; i < COUNT_OF(spellings); i++)
-        cr_expect_str_eq(find(spellings[i])->name, "get");
-    cr_expect_str_eq(find("GEORADIUSBYMEMBER_RO")->name, "georadiusbymember_ro");
-    cr_expect_str_eq(find("Restore-Asking")->name, "restore-asking");
-    cr_expect_str_eq(find("Host:")->name, "host:");
-
-    for (size_t i = 0; i < command_count(); i++) {
-        const struct command *command = command_at(i);
         char upper[32] = "";
-        for (size_t j = 0; command->name[j] != '\0'; j++)
+        for (size_t j = 0; command->name[j] != '\0'; j++) {
             upper[j] = (char)toupper((unsigned char)command->name[j]);
+            cr_expect_eq(command->name[j], tolower((unsigned char)command->name[j]), "%s", command->name);
+        }
         cr_expect_eq(find(upper), command, "%s", upper);
     }
 }
@@ -106,134 +78,10 @@ Test(command, near_misses)
     }
 }
 
-Test(command, names_of_odd_lengths)
-{
-    static char many[100000];
-    memset(many, 'g', sizeof(many));
-    for (size_t length = 0; length < 64; length++)
-        cr_expect_null(command_find((struct slice){many, length}));
-    cr_expect_null(command_find((struct slice){many, sizeof(many)}));
-    cr_expect_null(command_find((struct slice){NULL, 0}));
-    cr_expect_null(command_find((struct slice){"\0", 1}));
-    cr_expect_null(command_find((struct slice){"\0get", 4}));
-    cr_expect_null(command_find((struct slice){"g\0t", 3}));
-    cr_expect_str_eq(command_find((struct slice){"getdel", 3})->name, "get");
-}
-
-Test(command, lookup_is_quick)
-{
-    static const char *const names[] = {"GET", "SET", "MULTI", "get", "set", "multi"};
-    enum { ROUNDS = 200000 };
-    struct slice slices[COUNT_OF(names)];
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        slices[i] = slice_of(names[i]);
-    struct timespec from, to;
-    size_t sum = 0;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
-    for (int round = 0; round < ROUNDS; round++) {
-        for (size_t i = 0; i < COUNT_OF(names); i++)
-            sum += command_index(command_find(slices[i]));
-    }
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
-
-    double nanoseconds = (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
-    double each = nanoseconds / (ROUNDS * (double)COUNT_OF(names));
-    cr_log_info("%.1f ns a lookup (%zu)", each, sum);
-    /* Far above what it takes: this has to hold under sanitizers and on busy machines, too. */
-    cr_expect_lt(each, 1000.0);
-}
-
-/* ---- kinds ---- */
-
-Test(command, kinds)
-{
-    static const struct {
-        enum command_kind kind;
-        const char *names; /* all of that kind */
-    } kinds[] = {
-        {COMMAND_MULTI, "multi"},
-        {COMMAND_EXEC, "exec"},
-        {COMMAND_DISCARD, "discard"},
-        {COMMAND_WATCH, "watch"},
-        {COMMAND_UNWATCH, "unwatch"},
-        {COMMAND_BLOCKING, "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin"},
-        {COMMAND_BLOCKING_IF, "xread xreadgroup"},
-        {COMMAND_SUBSCRIBE, "psubscribe ssubscribe subscribe"},
-        {COMMAND_UNSUBSCRIBE, "punsubscribe sunsubscribe unsubscribe"},
-        {COMMAND_MONITOR, "monitor"},
-        {COMMAND_REPLICATION, "psync replconf sync"},
-        {COMMAND_CLIENT, "client"},
-        {COMMAND_AUTH, "auth"},
-        {COMMAND_HELLO, "hello"},
-        {COMMAND_SELECT, "select"},
-        {COMMAND_RESET, "reset"},
-        {COMMAND_WAIT, "wait waitaof"},
-        {COMMAND_QUIT, "quit"},
-        {COMMAND_HTTP, "host: post"},
-        {COMMAND_PINNED, "asking readonly readwrite"},
-        {COMMAND_ALONE, "debug failover shutdown"},
-        {COMMAND_EVAL, "eval eval_ro evalsha evalsha_ro fcall fcall_ro"},
-        {COMMAND_SCRIPT, "script"},
-        {COMMAND_CONTAINER,
-         "acl cluster command commandlog config function latency memory module object pubsub slowlog "
-         "xgroup xinfo"},
-    };
-    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-        char found[256] = "";
-        for (size_t j = 0; j < command_count(); j++) {
-            if (command_at(j)->kind == kinds[i].kind)
-                snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s%s", found[0] == '\0' ? "" : " ",
-                         command_at(j)->name);
-        }
-        cr_expect_str_eq(found, kinds[i].names);
-    }
-}
-
-Test(command, what_newer_servers_have)
-{
-    static const struct {
-        const char *name;
-        int arity;
-        uint32_t categories;
-    } rows[] = {
-        {"waitaof", 4, CATEGORY_CONNECTION | CATEGORY_BLOCKING | CATEGORY_SLOW},
-        {"hexpire", -6, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"hexpireat", -6, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"hexpiretime", -5, CATEGORY_READ | CATEGORY_HASH | CATEGORY_FAST},
-        {"hpersist", -5, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"hpexpire", -6, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"hpexpireat", -6, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"hpexpiretime", -5, CATEGORY_READ | CATEGORY_HASH | CATEGORY_FAST},
-        {"hpttl", -5, CATEGORY_READ | CATEGORY_HASH | CATEGORY_FAST},
-        {"httl", -5, CATEGORY_READ | CATEGORY_HASH | CATEGORY_FAST},
-        {"hgetex", -5, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"hgetdel", -5, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"hsetex", -6, CATEGORY_WRITE | CATEGORY_HASH | CATEGORY_FAST},
-        {"xdelex", -5, CATEGORY_WRITE | CATEGORY_STREAM | CATEGORY_FAST},
-        {"xackdel", -6, CATEGORY_WRITE | CATEGORY_STREAM | CATEGORY_FAST},
-        {"delex", -2, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_FAST},
-        {"delifeq", 3, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_SLOW},
-        {"delifequals", 3, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_SLOW},
-        {"digest", 2, CATEGORY_READ | CATEGORY_STRING | CATEGORY_FAST},
-        {"msetex", -4, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_SLOW},
-    };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const struct command *command = find(rows[i].name);
-        cr_assert_not_null(command, "%s", rows[i].name);
-        cr_expect_eq(command->arity, rows[i].arity, "%s", rows[i].name);
-        cr_expect_eq(command->categories, rows[i].categories, "%s", rows[i].name);
-        cr_expect_eq(command->kind, strcmp(rows[i].name, "waitaof") == 0 ? COMMAND_WAIT : COMMAND_ORDINARY);
-    }
-    cr_expect_null(find("ft.search"));
-    cr_expect_null(find("json.get"));
-}
-
 /* ---- keys ---- */
 
 struct visits {
     const struct line *line;
-    uint32_t stop_after;
     uint32_t count;
     uint32_t last_index;
     char places[256]; /* of the keys, with a blank before each */
@@ -249,12 +97,13 @@ static bool note_visit(void *context, struct slice key, uint32_t argument_index)
     visits->last_index = argument_index;
     size_t used = strlen(visits->places);
     snprintf(visits->places + used, sizeof(visits->places) - used, " %u", argument_index);
-    return ++visits->count != visits->stop_after;
+    visits->count++;
+    return true;
 }
 
-static struct visits visit_line(const struct line *line, uint32_t stop_after)
+static struct visits visit_line(const struct line *line)
 {
-    struct visits visits = {.line = line, .stop_after = stop_after};
+    struct visits visits = {.line = line};
     const struct command *command = find(line->argv[0]);
     cr_assert_not_null(command, "%s", line->argv[0]);
     command_visit_keys(command, (struct slice){line->frame, line->frame_length}, note_visit, &visits);
@@ -265,7 +114,7 @@ static void expect_places(const char *text, const char *places)
 {
     struct line line;
     split(&line, text);
-    struct visits visits = visit_line(&line, 0);
+    struct visits visits = visit_line(&line);
     cr_expect_str_eq(visits.places, places, "%s: keys at%s, not at%s", text, visits.places, places);
 }
 
@@ -320,44 +169,21 @@ Test(command_blocks, tells_options_from_their_values)
     }
 }
 
-Test(command_keys, order_and_stop)
-{
-    struct line line;
-    split(&line, "ZUNIONSTORE to 3 a b c");
-    cr_expect_str_eq(visit_line(&line, 0).places, " 1 3 4 5");
-    cr_expect_str_eq(visit_line(&line, 1).places, " 1");
-    cr_expect_str_eq(visit_line(&line, 3).places, " 1 3 4");
-    split(&line, "MGET a b c");
-    cr_expect_str_eq(visit_line(&line, 2).places, " 1 2");
-    split(&line, "SORT a STORE b");
-    cr_expect_str_eq(visit_line(&line, 1).places, " 1");
-    split(&line, "XREAD STREAMS a b 0 0");
-    cr_expect_str_eq(visit_line(&line, 1).places, " 2");
-    split(&line, "MIGRATE h 1 \"\" 0 9 KEYS a b");
-    cr_expect_str_eq(visit_line(&line, 1).places, " 7");
-}
-
 Test(command_keys, malformed_counts_give_none)
 {
-    static const char *const counts[] = {
-        "\"\"",
-        "0",
-        "-1",
-        "+1",
-        "01",
-        "1x",
-        "x",
-        "0x1",
-        "1.0",
-        "1e0",
-        "3",
-        "4294967297",
-        "4294967298",
-        "18446744073709551617",
-        "18446744073709551618",
-        "99999999999999999999999999999999999999",
-        "-9223372036854775808",
-    };
+    static const char *const counts[] = {"\"\"",
+                                         "0",
+                                         "-1",
+                                         "+1",
+                                         "01",
+                                         "1x",
+                                         "0x1",
+                                         "1.0",
+                                         "1e0",
+                                         "3",
+                                         "4294967297",
+                                         "18446744073709551617",
+                                         "-9223372036854775808"};
     static const char *const shapes[] = {
         "EVAL s %s a b", "ZUNION %s a b",   "ZUNIONSTORE to %s a b",
         "LMPOP %s a b",  "BZMPOP 0 %s a b", "MSETEX %s a b c d",
@@ -372,7 +198,7 @@ Test(command_keys, malformed_counts_give_none)
     struct line line;
     split(&line, "ZUNION 1_ a");
     line.frame[strcspn(line.frame, "_")] = '\0';
-    cr_expect_eq(visit_line(&line, 0).count, 0, "a NUL in a count");
+    cr_expect_eq(visit_line(&line).count, 0, "a NUL in a count");
 }
 
 Test(command_keys, too_few_arguments)
@@ -384,20 +210,7 @@ Test(command_keys, too_few_arguments)
             struct line line;
             snprintf(text, sizeof(text), "%s%s", command_at(i)->name, tails[j]);
             split(&line, text);
-            cr_expect_lt(visit_line(&line, 0).last_index, (uint32_t)line.argc, "%s", text);
+            cr_expect_lt(visit_line(&line).last_index, (uint32_t)line.argc, "%s", text);
         }
     }
-}
-
-/* ---- categories ---- */
-
-Test(command_categories, names)
-{
-    cr_expect_eq(command_category_find(slice_of("keyspace")), CATEGORY_KEYSPACE);
-    cr_expect_eq(command_category_find(slice_of("scripting")), CATEGORY_SCRIPTING);
-    static const char *const none[] = {"", "@read", "rea", "reads", "READ", "all", "nothing"};
-    for (size_t i = 0; i < COUNT_OF(none); i++)
-        cr_expect_eq(command_category_find(slice_of(none[i])), 0, "%s", none[i]);
-    cr_expect_eq(command_category_find((struct slice){"read\0", 5}), 0);
-    cr_expect_eq(command_category_find((struct slice){NULL, 0}), 0);
 }

@@ -45,24 +45,6 @@ Test(connection_secure, what_is_left_of_a_read_is_announced_though_the_socket_is
     line_close(&line);
 }
 
-Test(connection_secure, what_is_left_waits_while_nobody_wants_it)
-{
-    struct line line;
-
-    line_open_secure(&line);
-    line.room = line.enough = 3;
-    cr_assert_eq(SSL_write(line.peer, "one two", 7), 7);
-    line_deliver(&line);
-    line_turn(&line);
-    expect_got(&line, "one");
-    cr_expect(connection_has_input(&line.connection));
-    line.enough = 0;
-    connection_want_read(&line.connection, true);
-    cr_expect(line_await(&line, 7));
-    expect_got(&line, "one two");
-    line_close(&line);
-}
-
 Test(connection_secure, half_a_record_and_the_end)
 {
     struct line line;
@@ -109,33 +91,11 @@ static void break_record(size_t cut)
     line_close(&line);
 }
 
-Test(connection_secure, a_bad_record_behind_a_good_one)
-{
-    break_record(SIZE_MAX);
-}
-
 Test(connection_secure, a_bad_record_in_pieces)
 {
     for (size_t cut = 1; cut < 52; cut += 10) {
         break_record(cut);
     }
-}
-
-Test(connection_secure, half_a_record_and_then_something_else)
-{
-    struct line line;
-    char data[RECORD];
-
-    line_open_secure(&line);
-    size_t good = line_seal(&line, "good", 4, data, sizeof data);
-    size_t length = good + line_seal(&line, "lost", 4, data + good, sizeof data - good);
-    line_put(&line, data, length - 3);
-    line_turn(&line);
-    expect_got(&line, "good");
-    line_put(&line, "*1\r\n$4\r\nPING\r\n", 14);
-    line_turn(&line);
-    expect_broken(&line);
-    line_close(&line);
 }
 
 /* ---- writing ---- */
@@ -172,26 +132,6 @@ static void expect_to_arrive(struct line *line, const char *bytes, size_t length
     cr_expect_eq(memcmp(arrived, bytes, length), 0);
     cr_expect_eq(line->to_send_length, 0);
     free(arrived);
-}
-
-Test(connection_secure, what_the_socket_does_not_take)
-{
-    struct line line;
-    const size_t length = (size_t)3 * 1024 * 1024 + 17;
-    char *bytes = random_bytes(length);
-
-    line_open_secure(&line);
-    begin_to_send(&line, bytes, length);
-    line_turn(&line);
-    size_t left = line.to_send_length;
-    unsigned calls = line.writes;
-    cr_expect(left > 0 && left < length);
-    line_turn(&line);
-    cr_expect_eq(line.to_send_length, left, "nothing is taken while nobody reads");
-    cr_expect_eq(line.writes, calls, "and nobody is asked for more");
-    expect_to_arrive(&line, bytes, length);
-    line_close(&line);
-    free(bytes);
 }
 
 Test(connection_secure, the_last_byte_is_not_done_before_the_kernel_has_all)

@@ -170,70 +170,6 @@ static pid_t open_crowd(void)
     return child;
 }
 
-/* Of this thread's time, µs: what a search for a socket takes to its end. */
-static int64_t search_time_us(const struct peer *peer, pid_t pid)
-{
-    struct peer_finder *finder = peer_finder_new();
-    struct peer_process process = {0};
-    struct timespec begin, end;
-    const char *why = "";
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-    cr_expect_eq(find(finder, peer, &process, &why), pid != 0 ? PEER_FOUND : PEER_UNTOLD, "%s", why);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
-    cr_expect_eq(process.pid, pid);
-    peer_finder_free(finder);
-    return (int64_t)(end.tv_sec - begin.tv_sec) * 1000000 + (end.tv_nsec - begin.tv_nsec) / 1000;
-}
-
-/* Ahead of others that have many, which began before it or behind it: a search for nobody goes through these, too. */
-static void expect_found_first(bool began_last)
-{
-    struct far far = began_last ? (struct far){.count = 0} : open_far(1, getuid());
-    pid_t crowds[] = {open_crowd(), open_crowd()};
-
-    if (began_last) {
-        far = open_far(1, getuid());
-    }
-    struct peer peer = peer_at(far.near[0]);
-    struct peer nobody = {.uid = peer.uid, .inode = UINT64_MAX};
-    int64_t found_us = search_time_us(&peer, far.child);
-    int64_t all_us = search_time_us(&nobody, 0);
-    cr_expect_lt(found_us, all_us / 2, "%ld µs, and %ld µs for all", (long)found_us, (long)all_us);
-    close_far(&far);
-    for (size_t i = 0; i < 2; i++) {
-        kill(crowds[i], SIGKILL);
-        waitpid(crowds[i], NULL, 0);
-    }
-}
-
-/* A program that closes its connection with each reply is there for no longer. */
-Test(peer_process, that_began_last_is_looked_at_first)
-{
-    expect_found_first(true);
-}
-
-/* The sockets of who has few are found ahead of the thousands of others, whoever began when. */
-Test(peer_process, with_few_descriptors_does_not_wait_for_those_with_many)
-{
-    expect_found_first(false);
-}
-
-/* Behind the first ones of all. */
-Test(peer_process, with_many_descriptors_is_found_by_the_last)
-{
-    struct peer_finder *finder = peer_finder_new();
-    struct far far = open_far_behind(MANY, 1, getuid());
-    struct peer peer = peer_at(far.near[0]);
-    struct peer_process process = {0};
-    const char *why = "";
-
-    cr_expect_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
-    cr_expect_eq(process.pid, far.child);
-    close_far(&far);
-    peer_finder_free(finder);
-}
-
 /* The next one's first descriptors were taken for looked at, and nobody was found to have the connection. */
 Test(peer_process, is_found_when_one_before_it_ends_while_it_is_looked_at)
 {
@@ -404,25 +340,6 @@ static void gather(struct peer_finder *finder, const struct peer_process *proces
     for (int tries = 0; tries < 20000 && !peer_finder_gather(finder, process); tries++) {
         usleep(500);
     }
-}
-
-Test(peer_process, knows_its_other_sockets)
-{
-    struct peer_finder *finder = peer_finder_new();
-    struct far far = open_far(3, getuid()), other = open_far(1, getuid());
-    struct peer peer = peer_at(far.near[0]), second = peer_at(far.near[2]), stranger = peer_at(other.near[0]);
-    struct peer_process process;
-    const char *why = "";
-
-    cr_expect_not(peer_finder_has(finder, &peer), "nobody was looked at");
-    cr_assert_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
-    gather(finder, &process);
-    cr_expect(peer_finder_has(finder, &peer));
-    cr_expect(peer_finder_has(finder, &second));
-    cr_expect_not(peer_finder_has(finder, &stranger));
-    close_far(&other);
-    close_far(&far);
-    peer_finder_free(finder);
 }
 
 /* ---- with many descriptors ---- */

@@ -167,16 +167,6 @@ Test(proxy_header, binary)
     assert_whole(data, binary(data, 0x21, 0x00, 500, 500), true, "-");
 }
 
-Test(proxy_header, the_longest)
-{
-    char data[64];
-    struct proxy_header header;
-    size_t length = binary(data, 0x21, 0x11, 65535, 12);
-
-    cr_assert_eq(proxy_header_parse(data, length, &header), PROXY_HEADER_WHOLE);
-    cr_assert_eq(header.length, 16 + 65535);
-}
-
 Test(proxy_header, faulty_binary)
 {
     char data[1024];
@@ -213,20 +203,4 @@ Test(proxy_header, what_begins_as_one)
     cr_expect_not(proxy_header_begins("proxy TCP4 1.2.3.4", 18));
     cr_expect_not(proxy_header_begins("\r\n\r\nPING\r\n\r\n\r\n", 14));
     cr_expect_not(proxy_header_begins("", 0));
-}
-
-/* What is given is always enough to judge. */
-Test(proxy_header, enough)
-{
-    char data[PROXY_HEADER_ENOUGH];
-    struct proxy_header header;
-    const unsigned char families[] = {0x00, 0x11, 0x21, 0x31};
-
-    for (size_t i = 0; i < COUNT_OF(families); i++) {
-        binary(data, 0x21, families[i], 65535, sizeof data - 16);
-        cr_assert_neq(proxy_header_parse(data, sizeof data, &header), PROXY_HEADER_PARTIAL);
-    }
-    memset(data, ' ', sizeof data);
-    memcpy(data, "PROXY", 5);
-    cr_assert_eq(proxy_header_parse(data, sizeof data, &header), PROXY_HEADER_BAD);
 }

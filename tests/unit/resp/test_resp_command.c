@@ -96,82 +96,6 @@ Test(resp_command, takes_sound_frames_at_every_cut)
     }
 }
 
-Test(resp_command, stops_where_the_frame_ends)
-{
-    for (size_t i = 0; i < SOUND_COUNT; i++) {
-        for (size_t j = 0; j < SOUND_COUNT; j++) {
-            struct resp_command whole = {0};
-            struct slice first = sound[i].frame;
-            struct slice second = sound[j].frame;
-            char both[128];
-
-            memcpy(both, first.data, first.length);
-            memcpy(both + first.length, second.data, second.length);
-            cr_assert_eq(feed_whole(&whole, first), RESP_DONE, "%s", first.data);
-            assert_cuts_alike((struct slice){both, first.length + second.length}, &whole, RESP_DONE, first.length);
-        }
-    }
-}
-
-Test(resp_command, takes_a_pipeline_apart)
-{
-    struct slice pipeline = TEXT("*1\r\n$4\r\nPING\r\nPING\r\n*0\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n");
-    static const size_t sizes[] = {14, 6, 4, 22};
-    struct resp_command command = {0};
-    size_t next = 0;
-
-    for (size_t i = 0; i < 4; i++) {
-        size_t taken;
-
-        cr_assert_eq(resp_command_feed(&command, pipeline.data + next, pipeline.length - next, BULK_MAX, &taken),
-                     RESP_DONE, "frame %zu", i);
-        cr_assert_eq(taken, sizes[i], "frame %zu takes %zu", i, taken);
-        next += taken;
-        resp_command_reset(&command);
-    }
-    cr_assert_eq(next, pipeline.length, "bytes behind the last frame");
-}
-
-Test(resp_command, remembers_where_the_first_arguments_lie)
-{
-    struct slice frame = TEXT("*5\r\n$3\r\nSET\r\n$10\r\nkey:567890\r\n$0\r\n\r\n$2\r\nEX\r\n$2\r\n10\r\n");
-    static const char *const expected[RESP_ARGUMENTS_KEPT] = {"SET", "key:567890", "", "EX"};
-    struct resp_command command = {0};
-
-    cr_assert_eq(feed_whole(&command, frame), RESP_DONE, "the frame is sound");
-    for (size_t i = 0; i < RESP_ARGUMENTS_KEPT; i++) {
-        cr_assert_eq(command.arguments[i].length, strlen(expected[i]), "length of argument %zu", i);
-        cr_assert_eq(memcmp(frame.data + command.arguments[i].offset, expected[i], strlen(expected[i])), 0,
-                     "argument %zu", i);
-    }
-}
-
-Test(resp_command, knows_an_argument_before_it_is_whole)
-{
-    struct slice frame = TEXT("*2\r\n$3\r\nGET\r\n$5\r\nk");
-    struct resp_command command = {0};
-
-    cr_assert_eq(feed_whole(&command, frame), RESP_MORE, "the frame is cut");
-    cr_assert_eq(resp_command_arguments_seen(&command), 1, "one argument is whole");
-    cr_assert_eq(command.arguments[1].offset, 17, "offset of the second");
-    cr_assert_eq(command.arguments[1].length, 5, "length of the second");
-}
-
-Test(resp_command, counts_an_argument_only_with_its_terminator)
-{
-    struct slice frame = TEXT("*1\r\n$4\r\nPING\r\n");
-    struct resp_command command = {0};
-
-    for (size_t i = 0; i < frame.length; i++) {
-        size_t taken;
-
-        cr_assert_eq(resp_command_arguments_seen(&command), 0, "before byte %zu", i);
-        cr_assert_eq(feed_piece(&command, (struct slice){frame.data + i, 1}, &taken),
-                     i + 1 < frame.length ? RESP_MORE : RESP_DONE, "byte %zu", i);
-    }
-    cr_assert_eq(resp_command_arguments_seen(&command), 1, "at the end");
-}
-
 Test(resp_command, reset_keeps_nothing)
 {
     static const struct slice frames[] = {
@@ -245,15 +169,6 @@ Test(resp_command, refuses_unsound_frames_at_every_cut)
     }
 }
 
-Test(resp_command, refuses_a_wrong_number_only_at_its_end)
-{
-    struct resp_command command = {0};
-    size_t taken;
-
-    cr_assert_eq(feed_piece(&command, SLICE("*01x"), &taken), RESP_MORE, "the line goes on");
-    cr_assert_eq(feed_piece(&command, SLICE("\r"), &taken), RESP_FAULT, "the line ends");
-}
-
 Test(resp_command, refuses_lines_without_end)
 {
     static const size_t pieces[] = {1, 7, 4096, RESP_LINE_MAX, 2 * RESP_LINE_MAX};
@@ -291,16 +206,6 @@ Test(resp_command, takes_the_longest_inline_command)
     free(bytes);
 }
 
-Test(resp_command, our_own_fault_has_a_text)
-{
-    struct resp_command command = {0};
-    char text[128];
-
-    cr_assert_eq(feed_whole(&command, SLICE("*1\rX")), RESP_FAULT, "no LF");
-    resp_command_fault_text(&command, text, sizeof(text));
-    cr_assert_str_eq(text, "-ERR Protocol error: expected CR LF\r\n", "%s", text);
-}
-
 Test(resp_command, an_unexpected_nul_does_not_end_the_text)
 {
     struct resp_command command = {0};
@@ -309,36 +214,6 @@ Test(resp_command, an_unexpected_nul_does_not_end_the_text)
     cr_assert_eq(feed_whole(&command, SLICE("*1\r\n\0")), RESP_FAULT, "no '$'");
     cr_assert_eq(resp_command_fault_text(&command, text, sizeof(text)), strlen(text), "length");
     cr_assert_str_eq(text, "-ERR Protocol error: expected '$', got ' '\r\n", "%s", text);
-}
-
-/* ---- walking ---- */
-
-Test(resp_command, walks_the_arguments)
-{
-    struct slice frame = TEXT("*4\r\n$5\r\nRPUSH\r\n$0\r\n\r\n$11\r\n\r\n$3\r\n\0*1\r\n\r\n$3\r\nend\r\n");
-    static const struct slice expected[] = {TEXT("RPUSH"), TEXT(""), TEXT("\r\n$3\r\n\0*1\r\n"), TEXT("end")};
-    struct resp_walk walk = resp_walk_start(frame);
-    struct slice argument;
-
-    for (size_t i = 0; i < 4; i++) {
-        cr_assert(resp_walk_next(&walk, &argument), "argument %zu is there", i);
-        cr_assert_eq(argument.length, expected[i].length, "length of argument %zu", i);
-        cr_assert_eq(memcmp(argument.data, expected[i].data, argument.length), 0, "argument %zu", i);
-    }
-    cr_assert_not(resp_walk_next(&walk, &argument), "that was the last");
-    cr_assert_eq(walk.next, frame.data + frame.length, "the walk ends with the frame");
-}
-
-Test(resp_command, walks_nothing_where_there_is_nothing)
-{
-    static const struct slice frames[] = {TEXT("*0\r\n"), TEXT("*-1\r\n"), TEXT("PING\r\n")};
-
-    for (size_t i = 0; i < 3; i++) {
-        struct resp_walk walk = resp_walk_start(frames[i]);
-        struct slice argument;
-
-        cr_assert_not(resp_walk_next(&walk, &argument), "%s", frames[i].data);
-    }
 }
 
 /* ---- inline commands ---- */
@@ -367,14 +242,4 @@ Test(resp_command, writes_inline_commands_as_multibulk)
         cr_assert_eq(memcmp(out, cases[i].multibulk.data, length), 0, "%s", cases[i].line.data);
         cr_assert_eq(out[length], '#', "written behind the end");
     }
-}
-
-Test(resp_command, says_why_an_inline_command_is_none)
-{
-    char out[64];
-
-    cr_assert_eq(resp_inline_to_multibulk(SLICE("\r\n"), out, sizeof(out)), 0, "empty");
-    cr_assert_eq(resp_inline_to_multibulk(SLICE(" \t\n"), out, sizeof(out)), 0, "blank");
-    cr_assert_eq(resp_inline_to_multibulk(SLICE("ECHO \"a\r\n"), out, sizeof(out)), SIZE_MAX, "open quote");
-    cr_assert_eq(resp_inline_to_multibulk(SLICE("ECHO 'a'b\r\n"), out, sizeof(out)), SIZE_MAX, "text behind a quote");
 }

@@ -171,45 +171,6 @@ static void assert_same_quoting(struct slice line)
     cr_assert_eq(memcmp(ours, theirs, got), 0, "%s: %s is not %s", line.data, ours, theirs);
 }
 
-Test(resp_command_redis, quotes_mean_what_they_mean_to_redis, .init = start_redis, .fini = stop_redis)
-{
-    static const struct slice lines[] = {
-        TEXT("ECHO \"a\\x41\\n\" \r\n"),
-        TEXT("ECHO a\\x41\\n\n"),
-        TEXT("ECHO \"\\xZZ\\x4\"\n"),
-        TEXT("ECHO \"\\xfF\\x00\"\n"),
-        TEXT("ECHO '\\x41\\n'\n"),
-        TEXT("ECHO 'it\\'s'\n"),
-        TEXT("ECHO 'back\\\\'\n"),
-        TEXT("ECHO \"\\\\\"\n"),
-        TEXT("ECHO \"\\r\\t\\b\\a\\q\\\"\"\n"),
-        TEXT("ECHO a\"b c\"\n"),
-        TEXT("ECHO a'b c'\n"),
-        TEXT("ECHO \"a\"b\n"),
-        TEXT("ECHO 'a'b\n"),
-        TEXT("ECHO \"a\"\"b\"\n"),
-        TEXT("ECHO \"a\n"),
-        TEXT("ECHO 'a\r\n"),
-        TEXT("ECHO \"a\\\n"),
-        TEXT("ECHO 'a\\\r\n"),
-        TEXT("ECHO \"a\\\"\r\n"),
-        TEXT("ECHO \"\"\n"),
-        TEXT("ECHO ''\n"),
-        TEXT("\vECHO\t\f\v a\n"),
-        TEXT("ECHO a\vb\fc\n"),
-        TEXT("ECHO \"a\"\v\n"),
-        TEXT("ECHO a\rb\n"),
-        TEXT("ECHO a\\\n"),
-        TEXT("\"ECHO\" '\377\200'\n"),
-        TEXT("ECHO \"a\"\r\r\n"),
-        TEXT("ECHO \"\\X41\\x4G\"\n"),
-    };
-
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-        assert_same_quoting(lines[i]);
-    }
-}
-
 /* A line of what matters to quoting, in an order that nobody would think of. */
 static size_t odd_line(char *line, uint32_t *seed)
 {

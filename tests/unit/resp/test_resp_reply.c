@@ -2,7 +2,6 @@
 #include "cut_fixture.h"
 
 #include <criterion/criterion.h>
-#include <hiredis/read.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,46 +122,6 @@ Test(resp_reply, takes_sound_frames_at_every_cut)
     }
 }
 
-Test(resp_reply, stops_where_the_frame_ends)
-{
-    for (size_t i = 0; i < SOUND_COUNT; i++) {
-        for (size_t j = 0; j < SOUND_COUNT; j++) {
-            struct resp_reply whole = {.keep_head = true};
-            struct slice first = sound[i].frame;
-            struct slice second = sound[j].frame;
-            char both[160];
-
-            memcpy(both, first.data, first.length);
-            memcpy(both + first.length, second.data, second.length);
-            cr_assert_eq(feed_whole(&whole, first), RESP_DONE, "%s", first.data);
-            assert_cuts_alike((struct slice){both, first.length + second.length}, &whole, RESP_DONE);
-        }
-    }
-}
-
-Test(resp_reply, takes_a_pipeline_apart)
-{
-    struct slice pipeline = TEXT("+OK\r\n$2\r\nhi\r\n*1\r\n:1\r\n-ERR no\r\n>1\r\n+push\r\n_\r\n");
-    static const size_t sizes[] = {5, 8, 8, 9, 11, 3};
-    static const char types[] = "+$*->_";
-    struct resp_reply reply = {0};
-    size_t next = 0;
-
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        size_t taken;
-
-        cr_assert(resp_reply_idle(&reply), "before frame %zu", i);
-        cr_assert_eq(resp_reply_feed(&reply, pipeline.data + next, pipeline.length - next, &taken), RESP_DONE,
-                     "frame %zu", i);
-        cr_assert_not(resp_reply_idle(&reply), "after frame %zu", i);
-        cr_assert_eq(taken, sizes[i], "frame %zu takes %zu", i, taken);
-        cr_assert_eq(reply.type, types[i], "frame %zu is %c", i, reply.type);
-        next += taken;
-        resp_reply_reset(&reply);
-    }
-    cr_assert_eq(next, pipeline.length, "bytes behind the last frame");
-}
-
 Test(resp_reply, names_its_type_from_the_first_byte_on)
 {
     struct resp_reply reply = {0};
@@ -214,39 +173,7 @@ Test(resp_reply, keeps_the_head)
     }
 }
 
-Test(resp_reply, keeps_no_more_than_the_frame)
-{
-    struct resp_reply reply = {.keep_head = true};
-
-    cr_assert_eq(feed_whole(&reply, SLICE("-MOVED 1 a:1\r\n+OK\r\n")), RESP_DONE, "the first frame");
-    cr_assert_eq(reply.head_length, 14, "its length");
-    cr_assert_eq(memcmp(reply.head, "-MOVED 1 a:1\r\n", 14), 0, "its bytes");
-}
-
-Test(resp_reply, keeps_no_head_unasked)
-{
-    struct resp_reply reply = {0};
-
-    cr_assert_eq(feed_whole(&reply, SLICE("-ERR\r\n")), RESP_DONE, "the frame");
-    cr_assert_eq(reply.head_length, 0, "no head");
-}
-
 /* ---- what is large ---- */
-
-Test(resp_reply, takes_a_line_of_any_length)
-{
-    static char chunk[1 << 20];
-    struct resp_reply reply = {0};
-    size_t taken;
-
-    memset(chunk, 'x', sizeof(chunk));
-    cr_assert_eq(resp_reply_feed(&reply, "+", 1, &taken), RESP_MORE, "begin");
-    for (size_t i = 0; i < 16; i++) {
-        cr_assert_eq(resp_reply_feed(&reply, chunk, sizeof(chunk), &taken), RESP_MORE, "chunk %zu", i);
-    }
-    cr_assert_eq(resp_reply_feed(&reply, "\r\n", 2, &taken), RESP_DONE, "end");
-    cr_assert_eq(reply.size, 16 * sizeof(chunk) + 3, "size");
-}
 
 Test(resp_reply, skips_a_bulk_of_4_gib_but_no_more)
 {
@@ -359,64 +286,6 @@ Test(resp_reply, refuses_unsound_frames_at_every_cut)
                 cr_assert_eq(feed_cut(&reply, unsound[i], first, further, &total), RESP_FAULT, "%s cut at %zu",
                              unsound[i].data, first);
             }
-        }
-    }
-}
-
-/* ---- hiredis beside it ---- */
-
-/* What hiredis 0.14 knows of these bytes: it reads RESP2 only, and does not look at what ends a bulk. */
-static enum resp_status ask_hiredis(struct slice bytes, size_t *taken)
-{
-    redisReader *reader = redisReaderCreateWithFunctions(NULL);
-    void *reply = NULL;
-    enum resp_status status;
-
-    cr_assert_not_null(reader, "out of memory");
-    cr_assert_eq(redisReaderFeed(reader, bytes.data, bytes.length), REDIS_OK, "feed");
-    if (redisReaderGetReply(reader, &reply) != REDIS_OK) {
-        status = RESP_FAULT;
-    } else {
-        status = reply == NULL ? RESP_MORE : RESP_DONE;
-    }
-    *taken = reader->pos;
-    redisReaderFree(reader);
-    return status;
-}
-
-static bool is_resp2(struct slice bytes)
-{
-    return bytes.length > 0 && strchr("+-:$*", bytes.data[0]) != NULL;
-}
-
-Test(resp_reply, ends_replies_where_hiredis_does)
-{
-    for (size_t i = 0; i < SOUND_COUNT; i++) {
-        for (size_t length = 1; length <= sound[i].frame.length; length++) {
-            struct slice start = {sound[i].frame.data, length};
-            struct resp_reply reply = {0};
-            size_t theirs;
-            enum resp_status status;
-
-            /* The RESP3 types inside arrays are beyond it, too. */
-            if (!is_resp2(start) || strpbrk(start.data, "|>") != NULL) {
-                continue;
-            }
-            status = ask_hiredis(start, &theirs);
-            cr_assert_eq(feed_whole(&reply, start), status, "%zu bytes of %s", length, start.data);
-            cr_assert(status != RESP_DONE || reply.size == theirs, "%s takes %zu", start.data, theirs);
-        }
-    }
-}
-
-Test(resp_reply, refuses_what_hiredis_refuses)
-{
-    for (size_t i = 0; i < UNSOUND_COUNT; i++) {
-        struct resp_reply reply = {0};
-        size_t taken;
-
-        if (ask_hiredis(unsound[i], &taken) == RESP_FAULT) {
-            cr_assert_eq(feed_whole(&reply, unsound[i]), RESP_FAULT, "%s", unsound[i].data);
         }
     }
 }

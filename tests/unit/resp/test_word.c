@@ -25,13 +25,6 @@ Test(word, ends_at_a_nul)
     cr_assert_not(word_is(SLICE("AUT\0"), "auth"));
 }
 
-Test(word, only_letters_of_ascii_have_a_case)
-{
-    cr_assert_not(word_is(SLICE("\xc1UTH"), "auth"));
-    cr_assert_not(word_is(SLICE("[et"), "{et"));
-    cr_assert_not(word_is(SLICE("@uth"), "auth"));
-}
-
 Test(word, what_is_before_a_nul)
 {
     cr_assert_eq(word_before_nul(SLICE("ab\0c")).length, 2);

@@ -98,26 +98,6 @@ static void end(struct side *side)
     close(side->fd);
 }
 
-Test(handshaker, both_sides_are_open_and_the_owners_again, .timeout = 120)
-{
-    struct world world;
-    struct side sides[2];
-    char data[8];
-
-    prepare(&world);
-    begin_both(&world, sides, (struct handshake_order){.timeout_ms = 60000});
-    await(&world, &sides[0]);
-    await(&world, &sides[1]);
-    cr_assert_eq(tls_state(sides[0].tls), TLS_OPEN, "%s", tls_why(sides[0].tls));
-    cr_assert_eq(tls_state(sides[1].tls), TLS_OPEN, "%s", tls_why(sides[1].tls));
-    cr_expect_eq(tls_write(sides[1].tls, "PING", 4), 4);
-    cr_expect_eq(tls_read(sides[0].tls, data, sizeof data), 4);
-    cr_expect_eq(memcmp(data, "PING", 4), 0);
-    end(&sides[0]);
-    end(&sides[1]);
-    drop(&world);
-}
-
 Test(handshaker, so_many_at_once_that_each_has_to_wait_for_its_steps, .timeout = 120)
 {
     enum { PAIRS = 40 };
@@ -179,23 +159,6 @@ Test(handshaker, what_came_behind_the_handshake_comes_along, .timeout = 120)
     close(near[0]);
     close(near[1]);
     close(far[1]);
-    drop(&world);
-}
-
-Test(handshaker, silence_has_an_end, .timeout = 120)
-{
-    struct world world;
-    struct side server;
-    int fds[2];
-
-    prepare(&world);
-    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    begin(&world, &server, fds[0], true, (struct handshake_order){.timeout_ms = 100});
-    await(&world, &server);
-    cr_expect_eq(tls_state(server.tls), TLS_FAILED);
-    cr_expect_eq(tls_failure(server.tls), TLS_FAILURE_TIMEOUT);
-    end(&server);
-    close(fds[1]);
     drop(&world);
 }
 

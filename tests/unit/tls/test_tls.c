@@ -57,90 +57,6 @@ static void open_both(struct both *both)
 
 /* ---- bytes ---- */
 
-Test(tls, what_was_read_from_the_socket_and_finds_no_room_is_told_of)
-{
-    struct both both;
-    char data[8];
-
-    open_both(&both);
-    cr_expect_eq(tls_write(both.pair.client, "abc", 3), 3);
-    cr_expect_eq(tls_write(both.pair.client, "def", 3), 3);
-    for (size_t i = 0; i < 6; i++) {
-        cr_expect_eq(tls_read(both.pair.server, data + i, 1), 1);
-    }
-    cr_expect_eq(memcmp(data, "abcdef", 6), 0);
-    cr_expect_eq(tls_write(both.pair.client, "abc", 3), 3);
-    cr_expect_eq(tls_read(both.pair.server, data, 1), 1);
-    cr_expect(tls_has_input(both.pair.server));
-    cr_expect_eq(tls_read(both.pair.server, data, 2), 2);
-    cr_expect_not(tls_has_input(both.pair.server));
-    drop(&both);
-}
-
-/* Else it would have to be copied, and need another turn of the event loop. */
-Test(tls, of_what_a_large_read_brings_in_nothing_is_left)
-{
-    struct both both;
-    const size_t length = MEGABYTE, room = MEGABYTE / 16;
-    char *data = calloc(2, length);
-    size_t got = 0;
-
-    open_both(&both);
-    for (size_t written = 0; got < length;) {
-        ssize_t done = written < length ? tls_write(both.pair.client, data, length - written) : TLS_AGAIN;
-        written += done > 0 ? (size_t)done : 0;
-        done = tls_read(both.pair.server, data + length + got, room < length - got ? room : length - got);
-        cr_assert(done > 0 || done == TLS_AGAIN);
-        got += done > 0 ? (size_t)done : 0;
-        cr_expect(got == length || !tls_has_input(both.pair.server), "behind %zu bytes", got);
-    }
-    drop(&both);
-    free(data);
-}
-
-/* The reader reads so much at once. */
-static void transfer(struct tls *from, struct tls *to, size_t length, size_t step)
-{
-    char *data = malloc(length), *seen = malloc(length + 1);
-    size_t written = 0, got = 0;
-
-    for (size_t i = 0; i < length; i++) {
-        data[i] = (char)(i * 7 + i / 251);
-    }
-    while (got < length) {
-        if (written < length) {
-            ssize_t done = tls_write(from, data + written, length - written);
-            cr_assert(done > 0 || done == TLS_AGAIN);
-            written += done > 0 ? (size_t)done : 0;
-        }
-        ssize_t done = tls_read(to, seen + got, step < length + 1 - got ? step : length + 1 - got);
-        cr_assert(done > 0 || done == TLS_AGAIN);
-        got += done > 0 ? (size_t)done : 0;
-    }
-    cr_expect_eq(written, length);
-    cr_expect_eq(got, length);
-    cr_expect_eq(memcmp(data, seen, length), 0);
-    cr_expect_not(tls_wants_write(from));
-    free(data);
-    free(seen);
-}
-
-Test(tls, a_socket_that_takes_little_loses_nothing)
-{
-    static const size_t steps[] = {1000, 16 * 1024 + 1, 65536, MEGABYTE};
-    const int small = 4096;
-    struct both both;
-
-    open_both(&both);
-    setsockopt(both.pair.fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-    setsockopt(both.pair.fds[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        transfer(both.pair.client, both.pair.server, MEGABYTE + 17, steps[i]);
-        transfer(both.pair.server, both.pair.client, MEGABYTE + 17, steps[i]);
-    }
-    drop(&both);
-}
-
 Test(tls, as_long_as_the_socket_has_not_taken_all_a_byte_counts_as_not_written)
 {
     const int small = 4096;
@@ -186,103 +102,7 @@ Test(tls, who_says_that_it_ends_may_still_be_answered)
     drop(&both);
 }
 
-Test(tls, a_stream_that_ends_without_a_word_is_an_end_too)
-{
-    struct both both;
-    char data[32];
-
-    open_both(&both);
-    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
-    shutdown(both.pair.fds[1], SHUT_WR);
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 0);
-    cr_expect(tls_is_truncated(both.pair.server));
-    cr_expect_eq(tls_write(both.pair.server, "PONG", 4), 4);
-    drop(&both);
-}
-
-Test(tls, garbage_on_an_open_connection_breaks_it)
-{
-    struct both both;
-    char data[32];
-
-    open_both(&both);
-    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
-    cr_expect_eq(send(both.pair.fds[1], "*1\r\n$4\r\nPING\r\n", 14, 0), 14);
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
-    cr_expect(tls_has_input(both.pair.server));
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), TLS_BROKEN);
-    cr_expect_eq(tls_state(both.pair.server), TLS_FAILED);
-    drop(&both);
-}
-
 /* ---- handshakes ---- */
-
-Test(tls, plain_text_is_found_out_by_its_first_byte)
-{
-    struct both both;
-
-    prepare(&both);
-    both.server = tls_files_context(&both.server_settings);
-    both.client = tls_files_context(&both.client_settings);
-    tls_pair_open(&both.pair, both.server, both.client, "localhost");
-    cr_expect_eq(send(both.pair.fds[1], "*1\r\n$4\r\nPING\r\n", 14, 0), 14);
-    cr_expect_eq(tls_handshake(both.pair.server), TLS_FAILED);
-    cr_expect_eq(tls_failure(both.pair.server), TLS_FAILURE_PLAIN);
-    cr_expect_not_null(strstr(tls_why(both.pair.server), "no TLS"));
-    drop(&both);
-}
-
-Test(tls, a_handshake_byte_by_byte_succeeds)
-{
-    struct both both;
-    char bytes[65536];
-    int wires[2];
-
-    prepare(&both);
-    both.server = tls_files_context(&both.server_settings);
-    both.client = tls_files_context(&both.client_settings);
-    tls_pair_open(&both.pair, both.server, both.client, "localhost");
-    /* The client's socket is another one, whose bytes are brought over one by one. */
-    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, wires), 0);
-    struct tls *client = tls_new(both.client, both.pair.wire, wires[0], "localhost");
-    for (int round = 0; round < 10; round++) {
-        (void)tls_handshake(client);
-        ssize_t length = recv(wires[1], bytes, sizeof bytes, 0);
-        for (ssize_t i = 0; i < length; i++) {
-            cr_assert_eq(send(both.pair.fds[1], bytes + i, 1, 0), 1);
-            (void)tls_handshake(both.pair.server);
-        }
-        length = recv(both.pair.fds[1], bytes, sizeof bytes, 0);
-        for (ssize_t i = 0; i < length; i++) {
-            cr_assert_eq(send(wires[1], bytes + i, 1, 0), 1);
-            (void)tls_handshake(client);
-        }
-    }
-    cr_expect_eq(tls_state(client), TLS_OPEN);
-    cr_expect_eq(tls_state(both.pair.server), TLS_OPEN);
-    tls_free(client);
-    close(wires[0]);
-    close(wires[1]);
-    drop(&both);
-}
-
-Test(tls, an_end_within_the_handshake_is_told)
-{
-    struct both both;
-
-    prepare(&both);
-    both.server = tls_files_context(&both.server_settings);
-    both.client = tls_files_context(&both.client_settings);
-    tls_pair_open(&both.pair, both.server, both.client, "localhost");
-    cr_expect_eq(tls_handshake(both.pair.server), TLS_HANDSHAKE);
-    cr_expect_eq(tls_handshake(both.pair.client), TLS_HANDSHAKE);
-    shutdown(both.pair.fds[1], SHUT_WR);
-    cr_expect_eq(tls_handshake(both.pair.server), TLS_HANDSHAKE);
-    cr_expect_eq(tls_handshake(both.pair.server), TLS_FAILED);
-    cr_expect_str_eq(tls_why(both.pair.server), "it closed the connection within the handshake");
-    drop(&both);
-}
 
 struct refusal {
     const char *what;
@@ -370,18 +190,6 @@ Test(tls, a_name_with_a_nul_is_none)
     both.client_settings.certificate = identity.path;
     cr_assert(connect_both(&both, "localhost"));
     cr_expect_str_eq(tls_names(both.pair.server)->common_name, "");
-    drop(&both);
-}
-
-Test(tls, whoever_gives_no_certificate_has_no_names)
-{
-    struct both both;
-
-    prepare(&both);
-    both.server_settings.ca = both.files.ca;
-    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_OPTIONAL;
-    cr_assert(connect_both(&both, "localhost"));
-    cr_expect_null(tls_names(both.pair.server));
     drop(&both);
 }
 

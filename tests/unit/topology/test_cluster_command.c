@@ -63,27 +63,6 @@ Test(cluster_command, subcommands_have_plans_of_their_own)
     expect_plan("MEMORY USAGE key", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
 }
 
-Test(cluster_command, commands_that_are_all_alike)
-{
-    expect_plan("GET k", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
-    expect_plan("PING", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
-    expect_plan("DBSIZE", CLUSTER_ALL, CLUSTER_MERGE_SUM);
-    expect_plan("KEYS *", CLUSTER_ALL, CLUSTER_MERGE_LIST);
-    expect_plan("SCAN 0", CLUSTER_CURSOR, CLUSTER_MERGE_NONE);
-    expect_plan("SCAN \"\"", CLUSTER_CURSOR, CLUSTER_MERGE_NONE);
-    expect_plan("SCAN", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
-    expect_plan("WAIT 1 0", CLUSTER_ALL, CLUSTER_MERGE_LEAST);
-    expect_plan("WAITAOF 1 1 0", CLUSTER_ALL, CLUSTER_MERGE_EACH);
-    expect_plan("SSCAN k 0", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
-    expect_plan("FLUSHALL", CLUSTER_ALL, CLUSTER_MERGE_AGREED);
-    expect_plan("RANDOMKEY", CLUSTER_ALL, CLUSTER_MERGE_CHOICE);
-    expect_plan("MULTI", CLUSTER_SESSION, CLUSTER_MERGE_NONE);
-    cr_assert(cluster_command_is_plain(find("get")));
-    cr_assert(cluster_command_is_plain(find("ping")));
-    cr_assert_not(cluster_command_is_plain(find("scan")));
-    cr_assert_not(cluster_command_is_plain(find("config")));
-}
-
 /* Whoever adds a command without keys has to decide what it does before a cluster. */
 Test(cluster_command, every_command_without_keys_was_decided)
 {
@@ -105,45 +84,6 @@ Test(cluster_command, every_command_without_keys_was_decided)
 
 enum { NO_KEYS = -1, SEVERAL_SLOTS = -2 };
 
-static bool note_slot(void *context, struct slice key, uint32_t argument_index)
-{
-    int *found = context, slot = cluster_slot_of(key);
-
-    (void)argument_index;
-    *found = *found == NO_KEYS || *found == slot ? slot : SEVERAL_SLOTS;
-    return *found != SEVERAL_SLOTS;
-}
-
-/* The slot of all its keys and shard channels. */
-static int slot_of(const char *text)
-{
-    struct line line;
-    int found = NO_KEYS;
-
-    split(&line, text);
-    command_visit_slotted(find(line.argv[0]), (struct slice){line.frame, line.frame_length}, note_slot, &found);
-    return found;
-}
-
-Test(cluster_command, slots_of_keys)
-{
-    cr_assert_eq(slot_of("GET foo"), 12182);
-    cr_assert_eq(slot_of("MGET {foo}a {foo}b"), 12182);
-    cr_assert_eq(slot_of("MGET foo bar"), SEVERAL_SLOTS);
-    cr_assert_eq(slot_of("MSET foo bar"), 12182);
-    cr_assert_eq(slot_of("EVAL x 2 {foo}a foo bar"), 12182);
-    cr_assert_eq(slot_of("EVAL x 0 foo bar"), NO_KEYS);
-    cr_assert_eq(slot_of("XREAD STREAMS foo {foo} 0 0"), 12182);
-    cr_assert_eq(slot_of("ZUNIONSTORE foo 2 {foo}a bar"), SEVERAL_SLOTS);
-    cr_assert_eq(slot_of("PING foo"), NO_KEYS);
-    cr_assert_eq(slot_of("OBJECT ENCODING foo"), 12182);
-    cr_assert_eq(slot_of("SPUBLISH foo bar"), 12182);
-    cr_assert_eq(slot_of("SSUBSCRIBE foo {foo}a"), 12182);
-    cr_assert_eq(slot_of("SSUBSCRIBE foo bar"), SEVERAL_SLOTS);
-    cr_assert_eq(slot_of("SUNSUBSCRIBE"), NO_KEYS);
-    cr_assert_eq(slot_of("SUBSCRIBE foo bar"), NO_KEYS);
-}
-
 static bool argument_slot(const char *text, uint16_t *slot)
 {
     struct line line;
@@ -163,27 +103,6 @@ Test(cluster_command, slots_that_are_arguments)
     cr_assert_not(argument_slot("CLUSTER COUNTKEYSINSLOT", &slot));
     cr_assert(argument_slot("DEBUG OBJECT foo", &slot) && slot == 12182);
     cr_assert_not(argument_slot("DEBUG OBJECT", &slot));
-}
-
-static void check_refusal(void *context, const struct cluster_plan *plan)
-{
-    char text[256];
-    size_t length = cluster_command_refusal(plan, text, sizeof(text));
-
-    (void)context;
-    cr_assert_lt(length, sizeof(text), "%s", plan->command);
-    cr_assert_eq(memcmp(text, "-ERR ", 5), 0);
-    cr_assert_str_eq(strchr(text, '\r'), "\r\n");
-}
-
-Test(cluster_command, refusals_are_lines)
-{
-    char text[256];
-
-    cluster_command_visit(check_refusal, NULL);
-    cluster_command_refusal(plan_of("SHUTDOWN"), text, sizeof(text));
-    cr_assert_str_eq(text, "-ERR SHUTDOWN is refused here, before a Redis Cluster: it ends one node; say it to that "
-                           "node\r\n");
 }
 
 /* ---- the page ---- */

@@ -120,15 +120,6 @@ Test(cluster_map, masters_without_slots)
     }
 }
 
-Test(cluster_map, names_have_no_targets_yet)
-{
-    struct cluster_map *map = parse("*1\r\n" RANGE(3, 0, 16383) "*2\r\n$5\r\nredis\r\n:7000\r\n");
-
-    cr_assert_eq(map->nodes[0].targets.count, 0);
-    cr_assert_not_null(map->nodes[0].targets.why);
-    cluster_map_release(map);
-}
-
 Test(cluster_map, what_cannot_be_is_refused_with_a_reason)
 {
     static const char *const replies[] = {
@@ -192,18 +183,6 @@ Test(cluster_map, a_list_of_nodes_without_end_is_refused)
     }
     cr_assert_null(cluster_map_parse(slice_of(reply), "asked.example", why));
     cr_expect_str_eq(why, "it names nodes more often than can be");
-}
-
-Test(cluster_map, any_piece_of_a_reply_is_refused)
-{
-    char why[CLUSTER_WHY_MAX];
-
-    for (size_t length = 0; length < sizeof(three_masters) - 1; length++) {
-        char *piece = malloc(length + 1);
-        memcpy(piece, three_masters, length);
-        cr_assert_null(cluster_map_parse((struct slice){piece, length}, "asked.example", why), "%zu", length);
-        free(piece);
-    }
 }
 
 Test(cluster_map, has_a_bound)
@@ -282,14 +261,4 @@ Test(cluster_map, since_when_slots_have_their_owners)
     cluster_map_release(first);
     cluster_map_release(second);
     cluster_map_release(third);
-}
-
-Test(cluster_map, addresses_as_text)
-{
-    char text[CLUSTER_TEXT_MAX];
-
-    cluster_map_address_text("redis-1", 7000, text);
-    cr_assert_str_eq(text, "redis-1:7000");
-    cluster_map_address_text("::1", 65535, text);
-    cr_assert_str_eq(text, "[::1]:65535");
 }

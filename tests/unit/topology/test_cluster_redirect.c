@@ -41,48 +41,22 @@ Test(cluster_redirect, hosts_of_every_kind)
     cr_assert_str_eq(redirect.host, "");
 }
 
+/* With bars between them. */
+static const char no_redirects[] =
+    "|-|-MOVED|-MOVED |-MOVED 1|-MOVED 1 |-MOVED 1 h|-MOVED 1 h:|-MOVED 1 h:0|-MOVED 1 h:65536|-MOVED 1 h:-1|-MOVED 1 "
+    "h:+7|"
+    "-MOVED 1 h:07|-MOVED 1 h:7 |-MOVED 1 h:7 x|-MOVED  1 h:7|-MOVED -1 h:7|-MOVED 16384 h:7|"
+    "-MOVED 99999999999999999999 h:7|-MOVED x h:7|-MOVED 01 h:7|-moved 1 h:7|-MOVEDX 1 h:7|-ASKING 1 h:7|--MOVED 1 h:7|"
+    "-MOVED 1 h\t:7|-MOVED 1 ../h:7|-MOVED 1 u@h:7|-MOVED 1 h\r\n:7|-MOVED 1 h:7\n|-ERR MOVED 1 h:7|"
+    "-MOVED 1 h\xc3\xa4:7|:1\r\n|+MOVED 1 h:7";
+
 Test(cluster_redirect, what_is_none)
 {
-    static const char *const lines[] = {
-        "",
-        "-",
-        "-MOVED",
-        "-MOVED ",
-        "-MOVED 1",
-        "-MOVED 1 ",
-        "-MOVED 1 h",
-        "-MOVED 1 h:",
-        "-MOVED 1 h:0",
-        "-MOVED 1 h:65536",
-        "-MOVED 1 h:-1",
-        "-MOVED 1 h:+7",
-        "-MOVED 1 h:07",
-        "-MOVED 1 h:7 ",
-        "-MOVED 1 h:7 x",
-        "-MOVED  1 h:7",
-        "-MOVED -1 h:7",
-        "-MOVED 16384 h:7",
-        "-MOVED 99999999999999999999 h:7",
-        "-MOVED x h:7",
-        "-MOVED 01 h:7",
-        "-moved 1 h:7",
-        "-MOVEDX 1 h:7",
-        "-ASKING 1 h:7",
-        "--MOVED 1 h:7",
-        "-MOVED 1 h\t:7",
-        "-MOVED 1 ../h:7",
-        "-MOVED 1 u@h:7",
-        "-MOVED 1 h\r\n:7",
-        "-MOVED 1 h:7\n",
-        "-ERR MOVED 1 h:7",
-        "-MOVED 1 h\xc3\xa4:7",
-        ":1\r\n",
-        "+MOVED 1 h:7",
-    };
+    char copy[sizeof no_redirects], *rest = memcpy(copy, no_redirects, sizeof no_redirects);
 
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+    for (char *line = strsep(&rest, "|"); line != NULL; line = strsep(&rest, "|")) {
         struct cluster_redirect redirect = {.slot = 4711};
-        cr_expect_not(cluster_redirect_parse(slice_of(lines[i]), &redirect), "%s", lines[i]);
+        cr_expect_not(cluster_redirect_parse(slice_of(line), &redirect), "%s", line);
         cr_expect_eq(redirect.slot, 4711);
     }
 }
@@ -97,27 +71,4 @@ Test(cluster_redirect, a_host_has_an_end)
     cr_assert_eq(strlen(redirect.host), CLUSTER_HOST_MAX - 1);
     snprintf(line, sizeof(line), "-MOVED 1 %0*d:7", CLUSTER_HOST_MAX, 1);
     cr_assert_not(cluster_redirect_parse(slice_of(line), &redirect));
-}
-
-/* Whatever comes, nothing but the two is taken, and what is taken is sound. */
-Test(cluster_redirect, garbage)
-{
-    static const char letters[] = "-MOVEDASK 0139:.?\r\n";
-
-    srand(17);
-    for (int round = 0; round < 200000; round++) {
-        char *line = malloc(40);
-        size_t length = (size_t)snprintf(line, 40, "%s %d ", round % 2 ? "-MOVED" : "-ASK", rand() % 20000);
-        size_t end = length + (size_t)rand() % (40 - length);
-        for (; length < end; length++)
-            line[length] = letters[(size_t)rand() % (sizeof(letters) - 1)];
-        line = realloc(line, length);
-        struct cluster_redirect redirect;
-        if (cluster_redirect_parse((struct slice){line, length}, &redirect)) {
-            cr_assert_lt(redirect.slot, CLUSTER_SLOTS);
-            cr_assert_gt(redirect.port, 0);
-            cr_assert_null(strchr(redirect.host, ' '));
-        }
-        free(line);
-    }
 }

@@ -78,24 +78,6 @@ static struct cluster_cursor read(const struct cluster_map *map, uint64_t number
     return cursor;
 }
 
-Test(cluster_scan, goes_over_all_masters_to_the_end_of_each)
-{
-    struct cluster_map *map = three_masters();
-    static const uint16_t ports[] = {1, 1, 1, 2, 2, 2, 3, 3, 3};
-    static const uint64_t nodes[] = {0, 7, 9, 0, 7, 9, 0, 7, 9};
-    static const uint64_t answers[] = {7, 9, 0, 7, 9, 0, 7, 9, 0};
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < COUNT_OF(ports); i++) {
-        struct cluster_cursor cursor = read(map, number);
-        cr_assert_eq(map->nodes[map->owner[cursor.slot]].port, ports[i], "%zu", i);
-        cr_assert_eq(cursor.node, nodes[i], "%zu", i);
-        number = answered(map, &cursor, answers[i]);
-        cr_assert_eq(number == 0, i + 1 == COUNT_OF(ports), "%zu", i);
-    }
-    cluster_map_release(map);
-}
-
 Test(cluster_scan, a_slot_that_nobody_has_any_more_leads_on)
 {
     struct cluster_map *map = three_masters();
@@ -113,60 +95,6 @@ Test(cluster_scan, a_slot_that_nobody_has_any_more_leads_on)
     cr_assert_eq(cursor.slot, 5, "somebody says whether the client may");
     cr_assert(cursor.is_over);
     cr_assert_eq(answered(map, &cursor, 7), 0);
-    cluster_map_release(map);
-}
-
-Test(cluster_scan, another_owner_is_scanned_from_its_beginning)
-{
-    struct cluster_map *map = three_masters();
-    struct cluster_cursor cursor = read(map, 0);
-
-    cr_assert_eq(cursor.slot, 5);
-    uint64_t number = answered(map, &cursor, 7);
-    cr_assert_eq(read(map, number).node, 7);
-    map->owner[5] = map->owner[100];
-    cr_assert_eq(read(map, number).slot, 5);
-    cr_assert_eq(read(map, number).node, 0);
-    /* Also if that has become known only when the node had answered. */
-    cursor = read(map, answered(map, &cursor, 0));
-    cr_assert_eq(cursor.slot, 5);
-    cr_assert_eq(cursor.node, 0);
-    cluster_map_release(map);
-}
-
-/* Slots from 100 on have changed hands, so each is covered by the turn only if it was the owner's all the time. */
-Test(cluster_scan, what_leaves_during_the_turn_has_one_of_its_own)
-{
-    struct cluster_map *map = three_masters();
-    int16_t owner = map->owner[100];
-
-    for (size_t slot = 100; slot < 10000; slot++)
-        map->changed_us[slot] = NOW - 1;
-    struct cluster_cursor cursor = read(map, 100);
-    cr_assert_eq(answered(map, &cursor, 0), 10000, "undisturbed");
-    map->owner[110] = map->owner[5];
-    uint64_t number = answered(map, &cursor, 7);
-    map->owner[110] = owner;
-    cursor = read(map, number);
-    cr_assert_eq(cursor.node, 7);
-    number = answered(map, &cursor, 0);
-    cr_assert_leq(number, 110, "it was away");
-    cr_assert_gt(number, 100);
-    cluster_map_release(map);
-}
-
-Test(cluster_scan, it_does_not_end_when_the_owner_of_slot_0_changes)
-{
-    struct cluster_map *map = three_masters();
-
-    map->owner[0] = map->owner[5];
-    struct cluster_cursor cursor = read(map, 0);
-    cr_assert_eq(cursor.slot, 0);
-    map->owner[0] = map->owner[100];
-    uint64_t number = answered(map, &cursor, 0);
-    cr_assert_neq(number, 0);
-    cr_assert_eq(read(map, number).slot, 0);
-    cr_assert_eq(read(map, number).node, 0);
     cluster_map_release(map);
 }
 

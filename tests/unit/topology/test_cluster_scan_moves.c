@@ -294,18 +294,3 @@ Test(cluster_scan_moves, a_run_that_changed_hands_costs_a_few_turns)
     expect_all_found(&world, 7);
     tear_down(&world);
 }
-
-/* The lowest slots go to another node that has not had its turn: it has that all the same. */
-Test(cluster_scan_moves, a_node_that_gets_a_lower_slot_is_scanned)
-{
-    struct world world;
-
-    set_up(&world, 7, 3);
-    uint64_t number = call(&world, &world.headgates[0], 0, 1, NULL);
-    give(&world, 0, 99, 2);
-    all_hear(&world);
-    while (number != 0)
-        number = call(&world, &world.headgates[1], number, 1, NULL);
-    expect_all_found(&world, 7);
-    tear_down(&world);
-}

@@ -80,33 +80,6 @@ static redisReply *read_back(const char *text)
 
 TestSuite(cluster_shown, .init = setup, .fini = teardown);
 
-Test(cluster_shown, ids_are_those_of_a_node)
-{
-    struct cluster_identity again = cluster_shown_identity("headgate"), other = cluster_shown_identity("another");
-
-    cr_assert_eq(strlen(world.identity.id), 40);
-    cr_assert_eq(strspn(world.identity.id, "0123456789abcdef"), 40);
-    cr_assert_str_eq(world.identity.id, again.id);
-    cr_assert_str_neq(world.identity.id, other.id);
-    cr_assert_str_neq(world.identity.id, world.identity.shard);
-}
-
-Test(cluster_shown, all_slots_are_here)
-{
-    redisReply *reply = read_back("CLUSTER SLOTS");
-    const redisReply *range = reply->element[0], *node = range->element[2];
-
-    cr_assert_eq(reply->elements, 1);
-    cr_assert_eq(range->elements, 3);
-    cr_assert_eq(range->element[0]->integer, 0);
-    cr_assert_eq(range->element[1]->integer, 16383);
-    cr_assert_str_eq(node->element[0]->str, "10.1.2.3");
-    cr_assert_eq(node->element[1]->integer, 7777);
-    cr_assert_str_eq(node->element[2]->str, world.identity.id);
-    cr_assert_eq(node->element[3]->elements, 0);
-    freeReplyObject(reply);
-}
-
 Test(cluster_shown, its_map_can_be_read_as_that_of_any_node)
 {
     char why[CLUSTER_WHY_MAX];

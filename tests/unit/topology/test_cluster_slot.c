@@ -9,25 +9,6 @@
 
 #define SLICE(text) ((struct slice){text, sizeof(text) - 1})
 
-Test(cluster_slot, is_that_of_the_specification)
-{
-    cr_assert_eq(cluster_slot_of(SLICE("123456789")), 0x31c3 % CLUSTER_SLOTS);
-    cr_assert_eq(cluster_slot_of(SLICE("foo")), 12182);
-    cr_assert_eq(cluster_slot_of(SLICE("")), 0);
-    cr_assert_eq(cluster_slot_of((struct slice){NULL, 0}), 0);
-}
-
-Test(cluster_slot, keys_of_one_tag_have_one_slot)
-{
-    cr_assert_eq(cluster_slot_of(SLICE("{user1000}.following")), cluster_slot_of(SLICE("user1000")));
-    cr_assert_eq(cluster_slot_of(SLICE("a{b{c}d}")), cluster_slot_of(SLICE("b{c")));
-    cr_assert(slice_is(cluster_slot_tag(SLICE("foo{}{bar}")), "foo{}{bar}"));
-    cr_assert(slice_is(cluster_slot_tag(SLICE("foo{{bar}}zap")), "{bar"));
-    cr_assert(slice_is(cluster_slot_tag(SLICE("foo{bar}{zap}")), "bar"));
-    cr_assert(slice_is(cluster_slot_tag(SLICE("}foo{bar}")), "bar"));
-    cr_assert(slice_is(cluster_slot_tag(SLICE("foo{")), "foo{"));
-}
-
 /* ---- beside Redis ---- */
 
 TestSuite(cluster_slot_server, .init = server_start_node, .fini = server_stop, .timeout = 60);

@@ -42,17 +42,6 @@ static void take(struct cluster_split *parts, size_t place, const char *reply)
     cluster_split_take(parts, place, slice_of(reply));
 }
 
-Test(cluster_split, which_commands)
-{
-    static const char *const can[] = {"mget", "mset", "del", "unlink", "exists", "touch"};
-    static const char *const cannot[] = {"msetnx", "get", "sunion", "rename", "msetex", "pfcount", "eval"};
-
-    for (size_t i = 0; i < COUNT_OF(can); i++)
-        cr_expect(cluster_split_can(find(can[i])), "%s", can[i]);
-    for (size_t i = 0; i < COUNT_OF(cannot); i++)
-        cr_expect_not(cluster_split_can(find(cannot[i])), "%s", cannot[i]);
-}
-
 Test(cluster_split, parts_have_the_keys_of_their_slot_in_order)
 {
     struct line line;
@@ -80,18 +69,6 @@ Test(cluster_split, values_come_in_the_order_of_the_keys)
     take(parts, 2, "*1\r\n$-1\r\n");
     take(parts, 0, "*3\r\n$1\r\n1\r\n_\r\n$2\r\n\r\n\r\n");
     expect_reply(parts, "*5\r\n$1\r\n1\r\n$1\r\nb\r\n_\r\n$2\r\n\r\n\r\n$-1\r\n");
-    cluster_split_free(parts);
-}
-
-Test(cluster_split, numbers_are_added)
-{
-    struct line line;
-    struct cluster_split *parts = split_request(&line, "DEL foo bar baz foo");
-
-    take(parts, 0, ":2\r\n");
-    take(parts, 1, ":0\r\n");
-    take(parts, 2, ":1\r\n");
-    expect_reply(parts, ":3\r\n");
     cluster_split_free(parts);
 }
 

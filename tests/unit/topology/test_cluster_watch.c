@@ -218,28 +218,6 @@ static uint16_t owner_port(void)
 
 TestSuite(cluster_watch, .init = setup, .fini = teardown, .timeout = 60);
 
-Test(cluster_watch, hands_out_what_a_seed_says)
-{
-    says_all_at(0, &world.nodes[0], 'a', 7);
-    start(1);
-    cr_assert_null(world.map);
-    turn_until(has_changed, 1);
-    cr_assert_eq(owner_port(), world.nodes[0].port);
-    cr_assert_eq(world.map->epoch, 7);
-    cr_assert_eq(world.map->version, 1);
-}
-
-Test(cluster_watch, seeds_that_do_not_answer_are_passed_over)
-{
-    world.nodes[0].manner = CLOSES;
-    world.nodes[1].manner = BABBLES;
-    node_stop(&world.nodes[2]);
-    says_all_at(3, &world.nodes[3], 'a', 1);
-    start(4);
-    turn_until(has_changed, 1);
-    cr_assert_eq(owner_port(), world.nodes[3].port);
-}
-
 Test(cluster_watch, a_seed_that_hangs_costs_no_timeout)
 {
     world.conf.connect_timeout = 3600000;
@@ -265,23 +243,6 @@ Test(cluster_watch, goes_on_asking_until_somebody_answers)
     cr_assert_eq(cluster_watch_tell(world.watch)->why[0], '\0');
 }
 
-Test(cluster_watch, gives_the_password)
-{
-    world.conf.upstream_password = "sesame";
-    world.nodes[0].manner = WANTS_PASSWORD;
-    says_all_at(0, &world.nodes[0], 'a', 1);
-    start(1);
-    turn_until(has_changed, 1);
-}
-
-Test(cluster_watch, says_what_a_node_without_the_password_says)
-{
-    world.nodes[0].manner = WANTS_PASSWORD;
-    start(1);
-    turn_until(has_failed, 1);
-    cr_assert_not_null(strstr(cluster_watch_tell(world.watch)->why, "NOAUTH"));
-}
-
 Test(cluster_watch, the_highest_epoch_is_believed)
 {
     says_all_at(0, &world.nodes[0], 'a', 5);
@@ -295,19 +256,6 @@ Test(cluster_watch, the_highest_epoch_is_believed)
     start(3);
     turn_until(has_changed, 1);
     cr_assert_eq(owner_port(), world.nodes[3].port);
-}
-
-Test(cluster_watch, changes_are_heard_when_asked_for)
-{
-    says_all_at(0, &world.nodes[0], 'a', 1);
-    start(1);
-    turn_until(has_changed, 1);
-    says_all_at(0, &world.nodes[1], 'a', 2);
-    says_all_at(1, &world.nodes[1], 'a', 2);
-    cluster_watch_soon(world.watch);
-    turn_until(has_changed, 2);
-    cr_assert_eq(owner_port(), world.nodes[1].port);
-    cr_assert_eq(world.map->version, 2);
 }
 
 Test(cluster_watch, what_has_not_changed_is_not_handed_out)
@@ -380,33 +328,6 @@ Test(cluster_watch, a_cluster_that_was_replaced_is_believed_in_the_end)
     cr_assert_eq(world.map->nodes[0].id[0], 'z');
 }
 
-Test(cluster_watch, known_nodes_are_asked_when_seeds_are_gone)
-{
-    says_all_at(0, &world.nodes[1], 'a', 1);
-    says_all_at(1, &world.nodes[1], 'a', 1);
-    start(1);
-    turn_until(has_changed, 1);
-    node_stop(&world.nodes[0]);
-    says_all_at(1, &world.nodes[2], 'a', 2);
-    cluster_watch_soon(world.watch);
-    turn_until(has_changed, 2);
-    cr_assert_eq(owner_port(), world.nodes[2].port);
-}
-
-Test(cluster_watch, names_of_nodes_are_looked_up)
-{
-    snprintf(world.nodes[0].slots, TEXT_MAX,
-             "*2\r\n*3\r\n:0\r\n:99\r\n*2\r\n$9\r\nlocalhost\r\n:%u\r\n"
-             "*3\r\n:100\r\n:200\r\n*2\r\n$12\r\nnone.invalid\r\n:7\r\n",
-             world.nodes[0].port);
-    start(1);
-    turn_until(has_changed, 1);
-    cr_assert_str_eq(world.map->nodes[0].host, "localhost");
-    cr_assert_gt(world.map->nodes[0].targets.count, 0);
-    cr_assert_eq(world.map->nodes[1].targets.count, 0);
-    cr_assert_not_null(world.map->nodes[1].targets.why);
-}
-
 Test(cluster_watch, ends_with_questions_under_way)
 {
     world.conf.connect_timeout = 3600000;
@@ -442,31 +363,3 @@ struct counts {
     size_t replicas;
     int64_t slots;
 };
-
-static void count_node(void *context, const struct node *node)
-{
-    struct counts *counts = context;
-
-    cr_assert_str_eq(node->state, "listed");
-    cr_assert_geq(node->since_us, 0);
-    cr_assert_lt(node->since_us, PATIENCE_US);
-    counts->masters += strcmp(node->role, "master") == 0;
-    counts->replicas += strcmp(node->role, "replica") == 0 && strcmp(node->says, "127.0.0.1:7") == 0;
-    counts->slots += node->slots;
-}
-
-Test(cluster_watch, nodes_are_told_of)
-{
-    struct counts counts = {0};
-
-    snprintf(world.nodes[0].slots, TEXT_MAX,
-             "*1\r\n*4\r\n:0\r\n:99\r\n*2\r\n$9\r\n127.0.0.1\r\n:7\r\n*2\r\n$9\r\n127.0.0.1\r\n:8\r\n");
-    start(1);
-    cluster_watch_visit_nodes(world.watch, count_node, &counts);
-    cr_assert_eq(counts.masters, 0);
-    turn_until(has_changed, 1);
-    cluster_watch_visit_nodes(world.watch, count_node, &counts);
-    cr_assert_eq(counts.masters, 1);
-    cr_assert_eq(counts.replicas, 1);
-    cr_assert_eq(counts.slots, 100 - 1);
-}

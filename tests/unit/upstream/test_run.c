@@ -48,26 +48,6 @@ Test(run, a_run_that_was_used_is_blank_again)
     run_give(&runs, again);
 }
 
-Test(run, runs_in_use_are_distinct)
-{
-    struct run *taken[100];
-
-    for (int round = 0; round < 3; round++) {
-        for (uint32_t i = 0; i < 100; i++) {
-            taken[i] = run_take(&runs);
-            assert_blank(taken[i]);
-            taken[i]->requests = i;
-        }
-        for (uint32_t i = 0; i < 100; i++) {
-            cr_assert_eq(taken[i]->requests, i);
-        }
-        for (size_t i = 0; i < 100; i++) {
-            run_give(&runs, taken[i]);
-        }
-        cr_assert_eq(runs.count, 100);
-    }
-}
-
 Test(run, trimming_frees_what_is_too_much)
 {
     struct run *taken[10];

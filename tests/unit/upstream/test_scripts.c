@@ -11,32 +11,6 @@
 
 /* ---- without Redis ---- */
 
-/* Whether a comment line at the top of the script begins with that word. */
-static bool head_has(const struct script *script, const char *word)
-{
-    for (const char *line = script->text; strncmp(line, "--", 2) == 0; line = strchr(line, '\n') + 1) {
-        const char *text = line + 2 + strspn(line + 2, " ");
-        if (strncmp(text, word, strlen(word)) == 0 && strcspn(text + strlen(word), "\n") > 1) {
-            return true;
-        }
-        if (strchr(line, '\n') == NULL) {
-            break;
-        }
-    }
-    return false;
-}
-
-Test(scripts, each_says_what_it_takes_and_gives)
-{
-    static const char *const words[] = {"KEYS:", "ARGV:", "Reply:", "Complexity:"};
-
-    for (const struct script *script = scripts; script->name != NULL; script++) {
-        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-            cr_assert(head_has(script, words[i]), "lua/%s.lua: no line \"-- %s …\" at the top", script->name, words[i]);
-        }
-    }
-}
-
 static void assert_embedded(const char *file)
 {
     char path[512], text[65536];
@@ -73,11 +47,6 @@ Test(scripts, each_file_is_embedded_as_it_is)
     }
     cr_assert_gt(files, 0);
     cr_assert_eq(files, embedded);
-}
-
-Test(scripts, an_unknown_name_is_a_mistake_of_the_program, .signal = SIGABRT)
-{
-    script_find("no such script");
 }
 
 /* ---- on a real Redis ---- */
