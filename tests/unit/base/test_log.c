@@ -130,35 +130,6 @@ Test(log, long_escaped_lines_are_cut)
     free(text);
 }
 
-Test(log, a_line_that_just_fits_is_whole)
-{
-    char *text = log_repeated('a', 1);
-    size_t head = strlen(text) - 2;
-    free(text);
-    unlink(path);
-    text = log_repeated('a', 2048 - head - 4);
-    cr_assert_eq(strlen(text), 2048 - 3);
-    cr_assert_str_eq(text + strlen(text) - 3, "aa\n");
-    free(text);
-    unlink(path);
-    text = log_repeated('a', 2048 - head - 3);
-    cr_assert_str_eq(text + strlen(text) - 5, "a...\n");
-    free(text);
-}
-
-Test(log, errno_is_kept)
-{
-    open_log("/dev/full");
-    errno = EXDEV;
-    log_error("m", "lost");
-    cr_assert_eq(errno, EXDEV);
-    open_log(path);
-    errno = EXDEV;
-    log_error("m", "why: %s", strerror(errno));
-    cr_assert_eq(errno, EXDEV);
-    assert_contents(path, "why: Invalid cross-device link\n$");
-}
-
 /* ---- Destinations ---- */
 
 Test(log, failed_opening_keeps_the_old)
@@ -286,13 +257,6 @@ Test(log, dead_pipe_does_not_kill)
     open_log(path);
     log_info("m", "alive");
     assert_contents(path, "log: 1 lines before this could not be written\n.*m: alive\n$");
-}
-
-Test(log, fifo_without_reader_is_refused, .timeout = 30)
-{
-    cr_assert_eq(mkfifo(path, 0600), 0);
-    cr_assert_not(log_open(path, LOG_LEVEL_INFO));
-    cr_assert_eq(errno, ENXIO);
 }
 
 /* ---- Threads ---- */

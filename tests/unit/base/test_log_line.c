@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 #include <pthread.h>
-#include <regex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,32 +34,7 @@ static void assert_ends(char *line, const char *end)
     free(line);
 }
 
-static void assert_matches(char *line, const char *pattern)
-{
-    regex_t regex;
-
-    cr_assert_eq(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
-    cr_assert_eq(regexec(&regex, line, 0, NULL, 0), 0, "%s does not match %s", line, pattern);
-    regfree(&regex);
-    free(line);
-}
-
 /* ---- JSON ---- */
-
-Test(log_line, json_says_whom_it_is_about)
-{
-    const struct log_subject client = {.client = "127.0.0.1:50184", .client_id = 12, .user = "default", .lane = 9};
-    const struct log_subject rule = {.rule = "limit:a", .identity = "", .name = NULL};
-    struct log_shape shape = json;
-
-    shape.about = &client;
-    assert_ends(composed(shape, "m", 0, "x"), "\"module\":\"m\",\"client\":\"127.0.0.1:50184\",\"user\":\"default\","
-                                              "\"client_id\":12,\"lane\":9,\"message\":\"x\"}\n");
-    shape.about = &rule;
-    assert_ends(composed(shape, "m", 0, "x"), "\"module\":\"m\",\"rule\":\"limit:a\",\"message\":\"x\"}\n");
-    shape.format = LOG_FORMAT_TEXT;
-    assert_ends(composed(shape, "m", 0, "x"), "warning m: x\n");
-}
 
 /* Whatever clients call themselves: the line stays an object, and has its message. */
 Test(log_line, nobody_forges_a_field)
@@ -133,18 +107,6 @@ Test(log_line, suppressed_lines_are_told)
     assert_ends(composed(text, "m", UINT64_MAX, "%s", long_message),
                 "\"... (18446744073709551615 more of this kind not logged)\n");
     free(long_message);
-}
-
-/* ---- the system's log ---- */
-
-Test(log_line, syslog)
-{
-    static const struct log_shape shape = {.is_syslog = true};
-    static const struct log_shape both = {.format = LOG_FORMAT_JSON, .is_syslog = true};
-
-    assert_matches(composed(shape, "m", 0, "x\n<0>forged"),
-                   "^<28>[A-Z][a-z]{2} [ 1-3][0-9] [0-9:]{8} headgate\\[[0-9]+\\]: warning m: x\\\\n<0>forged$");
-    assert_matches(composed(both, "m", 0, "x"), "^<28>.*\\]: \\{\"time\":.*\"message\":\"x\"\\}$");
 }
 
 /* ---- how many ---- */

@@ -42,8 +42,11 @@ redisReply *server_command(const char *format, ...)
     return reply;
 }
 
-static redisContext *connect_patiently(const char *path)
+redisContext *server_connect(void)
 {
+    char path[96];
+
+    snprintf(path, sizeof(path), "%s/socket", server.directory);
     for (int i = 0; i < 1000; i++) {
         redisContext *connection = redisConnectUnix(path);
         if (connection != NULL && connection->err == 0)
@@ -75,7 +78,7 @@ static void start_with(const char *const *further)
         execvp("redis-server", (char *const *)(uintptr_t)arguments);
         _exit(127);
     }
-    server.connection = connect_patiently(path);
+    server.connection = server_connect();
     cr_assert_not_null(server.connection, "redis-server does not answer");
 }
 

@@ -9,6 +9,9 @@ void server_start(void);
 void server_start_node(void);
 void server_stop(void);
 
+/* Another connection, which is the caller's. */
+redisContext *server_connect(void);
+
 /* What it answers; the caller frees the reply. */
 redisReply *server_ask(int argc, const char **argv);
 redisReply *server_ask_bytes(int argc, const char **argv, const size_t *lengths);

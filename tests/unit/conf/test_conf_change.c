@@ -111,67 +111,7 @@ Test(conf_change, examples_stay_as_they_are)
     globfree(&found);
 }
 
-/* ---- who says what ---- */
-
-static const struct conf_listed *find(const struct conf *conf, const char *name)
-{
-    const struct conf_listed *found = NULL;
-
-    for (size_t i = 0; i < conf->listed_count; i++) {
-        if (strcmp(conf->listed[i].name, name) == 0) {
-            cr_assert_null(found, "%s is there twice", name);
-            found = &conf->listed[i];
-        }
-    }
-    return found;
-}
-
-/* source: the end of it. NULL: there is no such option. */
-static void assert_fact(const struct conf *conf, const char *name, const char *value, const char *source)
-{
-    const struct conf_listed *found = find(conf, name);
-
-    if (value == NULL) {
-        cr_assert_null(found, "%s", name);
-        return;
-    }
-    cr_assert_not_null(found, "%s", name);
-    cr_assert_str_eq(found->value, value, "%s: %s", name, found->value);
-    size_t length = strlen(found->source), tail = strlen(source);
-    cr_assert(length >= tail && strcmp(found->source + length - tail, source) == 0, "%s: %s", name, found->source);
-}
-
-Test(conf_change, it_is_known_who_says_a_value)
-{
-    struct conf *conf = loaded(several);
-
-    assert_fact(conf, "max_clients", "9", "h.ini:3");
-    assert_fact(conf, "server:a.max_clients", "9", "h.ini:3");
-    assert_fact(conf, "server:b.max_clients", "7", "h.ini:10");
-    assert_fact(conf, "lanes", "8", "default");
-    assert_fact(conf, "upstream", NULL, NULL);
-    assert_fact(conf, "server:a.upstream_password", "********", "default");
-    assert_fact(conf, "server:b.upstream_password", "", "default");
-    assert_fact(conf, "server:a.drain_timeout", NULL, NULL);
-    assert_fact(conf, "limit:l.window", "1s", "h.ini:16");
-    struct conf *changed = change_soundly(conf, "max_clients", "11");
-    assert_fact(changed, "server:a.max_clients", "11", "CONFIG SET");
-    assert_fact(changed, "server:b.max_clients", "7", "h.ini:10");
-    struct conf *again = change_soundly(changed, "server:b.MAX_clients", "12");
-    cr_assert_eq(conf_server_at(again, 0)->max_clients, 11);
-    cr_assert_eq(conf_server_at(again, 1)->max_clients, 12);
-    conf_free(again);
-    conf_free(changed);
-    conf_free(conf);
-}
-
 /* ---- a reload behind it ---- */
-
-static void count_name(void *context, const char *name)
-{
-    cr_assert_str_eq(name, "max_clients");
-    (*(size_t *)context)++;
-}
 
 static const struct conf_section *const *sections_of_all(void)
 {
@@ -184,29 +124,6 @@ static const struct conf_section *const *sections_of_all(void)
 static struct conf *merged_of(const struct conf *old, const struct conf *fresh)
 {
     return merge_conf(old, fresh, sections_of_all());
-}
-
-Test(conf_change, a_reload_ends_it)
-{
-    struct conf *conf = loaded("[headgate]\nmax_clients = 5\nthreads = 2\n");
-    struct conf *changed = change_soundly(conf, "max_clients", "6");
-    struct conf *fresh = loaded("[headgate]\n# a line more\nmax_clients = 5\nthreads = 3\n");
-    struct conf *merged = merged_of(changed, fresh);
-    size_t count = 0;
-
-    conf_settings(changed, count_name, &count);
-    cr_assert_eq(count, 1);
-    conf_settings(merged, count_name, &count);
-    cr_assert_eq(count, 1);
-    assert_fact(merged, "max_clients", "5", "h.ini:3");
-    assert_fact(merged, "threads", "2", "h.ini:3");
-    struct conf *again = change_soundly(merged, "max_clients", "8");
-    cr_assert_eq(again->max_clients, 8);
-    conf_free(again);
-    conf_free(merged);
-    conf_free(fresh);
-    conf_free(changed);
-    conf_free(conf);
 }
 
 /* What a server has from [headgate], and credentials of clients, wait with the addresses that they were for; also when

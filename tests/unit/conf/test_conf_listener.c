@@ -39,6 +39,17 @@ static void assert_faulty(const char *text, const char *what)
 
 Test(conf_listener, faults)
 {
+    static const char *const names[] = {"", "a b", "a:b", "a{b}", "\xc3\xa4", "123456789012345678901234567890123"};
+
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        char *text = conf_format("[listener:%s]\nlisten = h:1\n", names[i]);
+        assert_faulty(text, "not a name for a rule; expected 1 to 32 letters, digits, \"_\", \".\" or \"-\"");
+        free(text);
+    }
+    assert_faulty("[listener]\n", "[listener]: rule has no name; expected [listener:NAME]");
+    assert_faulty("[listeners:a]\n", "[listeners:a]: unknown section; expected perhaps [listener:NAME]");
+    assert_faulty("[listener:a]\nlisten = h:1\nlisten = h:2\n",
+                  "listen = h:2: given on line 2 already; expected it once");
     assert_faulty("[listener:a]\n", "[listener:a] listen =: is missing");
     assert_faulty("[listener:a]\nlisten = 127.0.0.1:6380\n",
                   "127.0.0.1:6380 and 127.0.0.1:6380 of listen in [headgate] are the same address");

@@ -50,6 +50,7 @@ static const struct refusal refusals[] = {
     {"unix_socket_mode", "is not an octal number; expected an octal mode from 0000 to 0777", "0788"},
     {"unix_socket_mode", "is too large", "1777"},
     {"pool", "is not one of the known words; expected shared or session", "sessions"},
+    {"reload_on_change", "is neither on nor off; expected on or off (or yes, no, true, false, 1, 0)", "enabled"},
     {"log_file", "holds a ';' or '#' that could be a comment", "a ;b|a\t#b|#a"},
     {"log_file", "starts with a double quote but does not end with one", "\"a|\"a\"b|\"a\\\""},
     {"log_file", "names the variable HG_NOT_SET, which is not set", "${HG_NOT_SET}"},
@@ -185,12 +186,20 @@ Test(conf, numbers)
 
 Test(conf, words)
 {
+    static const char *const toggles[] = {"off", "on", "no", "yes", "false", "true", "0", "1", "OFF", "Yes"};
     struct conf_file file;
 
     assert_loads(&file, "[headgate]\npool = SESSION\nlog_level = Error\n");
     cr_assert_eq(file.conf->pool, CONF_POOL_SESSION);
     cr_assert_eq(file.conf->log_level, LOG_LEVEL_ERROR);
     drop_file(&file);
+    for (size_t i = 0; i < COUNT_OF(toggles); i++) {
+        char *text = conf_format("[headgate]\nreload_on_change = %s ; a comment\n", toggles[i]);
+        assert_loads(&file, text);
+        cr_expect_eq(file.conf->reload_on_change, i % 2, "%s", text);
+        drop_file(&file);
+        free(text);
+    }
 }
 
 /* Variables of the environment are taken as they are, and are not read again when it is printed. */

@@ -15,19 +15,6 @@ static void expect_got(const struct line *line, const char *expected)
     cr_expect(strncmp(line->got, expected, line->got_length) == 0, "%.*s", (int)line->got_length, line->got);
 }
 
-/* ---- the handshake ---- */
-
-Test(connection_secure, a_handshake_that_is_not_done_in_time)
-{
-    struct line line;
-
-    line_open(&line, 20);
-    line_await_handshake(&line);
-    cr_expect(strstr(line.why, "tls_handshake_timeout") != NULL, "%s", line.why);
-    cr_expect_eq(connection_secrecy(&line.connection), CONNECTION_INSECURE);
-    line_close(&line);
-}
-
 /* ---- reading ---- */
 
 Test(connection_secure, what_is_left_of_a_read_is_announced_though_the_socket_is_silent)
@@ -152,27 +139,6 @@ Test(connection_secure, the_last_byte_is_not_done_before_the_kernel_has_all)
     free(bytes);
 }
 
-Test(connection_secure, it_writes_though_half_a_message_has_come)
-{
-    struct line line;
-    char data[RECORD], arrived[64];
-
-    line_open_secure(&line);
-    cr_assert_eq(SSL_key_update(line.peer, SSL_KEY_UPDATE_REQUESTED), 1);
-    cr_assert_eq(SSL_do_handshake(line.peer), 1);
-    size_t length = line_take(&line, data, sizeof data);
-    line_put(&line, data, length / 2);
-    line_turn(&line);
-    cr_expect_eq(connection_write(&line.connection, "one", 3), 3);
-    cr_expect_eq(line_open_at_peer(&line, arrived, sizeof arrived), 3);
-    line_put(&line, data + length / 2, length - length / 2);
-    line_turn(&line);
-    cr_expect_eq(connection_write(&line.connection, "two", 3), 3);
-    cr_expect_eq(line_open_at_peer(&line, arrived, sizeof arrived), 3);
-    cr_expect_eq(memcmp(arrived, "two", 3), 0);
-    line_close(&line);
-}
-
 Test(connection_secure, new_keys_while_the_socket_is_full)
 {
     struct line line;
@@ -220,39 +186,6 @@ Test(connection_secure, our_end_comes_behind_what_waits)
     line_close(&line);
     free(arrived);
     free(bytes);
-}
-
-Test(connection_secure, new_keys_behind_our_end_do_not_end_what_comes)
-{
-    struct line line;
-
-    line_open_secure(&line);
-    connection_end_output(&line.connection);
-    for (size_t i = 1; i <= 3; i++) {
-        cr_assert_eq(SSL_key_update(line.peer, SSL_KEY_UPDATE_REQUESTED), 1);
-        cr_assert_eq(SSL_do_handshake(line.peer), 1);
-        line_deliver(&line);
-        line_turn(&line);
-        cr_assert_eq(SSL_write(line.peer, "still here", 10), 10);
-        line_deliver(&line);
-        cr_expect(line_await(&line, i * 10), "%s", line.why);
-    }
-    cr_expect_eq(connection_secrecy(&line.connection), CONNECTION_SECURE, "%s", line.why);
-    line_close(&line);
-}
-
-Test(connection_secure, a_peer_that_is_gone)
-{
-    struct line line;
-
-    line_open_secure(&line);
-    close(line.peer_fd);
-    line.peer_fd = -1;
-    begin_to_send(&line, "x", 1);
-    line_turn(&line);
-    cr_expect(line.last == 0 || line.last == CONNECTION_BROKEN, "%zd", line.last);
-    cr_expect_neq(line.why[0], '\0', "the write has failed");
-    line_close(&line);
 }
 
 /* ---- another holder ---- */

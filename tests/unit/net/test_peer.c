@@ -162,30 +162,3 @@ Test(peer, does_not_take_a_closed_socket_for_one_of_root)
         expect_gone(&ways[i], PEER_BY_TABLE);
     }
 }
-
-Test(peer, tells_who_connected_a_unix_socket)
-{
-    int pair[2];
-    struct peer peer = {.uid = 12345};
-    const char *why;
-
-    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    cr_expect(peer_find(pair[0], &peer, &why));
-    cr_expect_eq(peer.uid, getuid());
-    close(pair[0]);
-    close(pair[1]);
-}
-
-Test(peer, says_why_when_it_cannot_tell)
-{
-    struct peer peer;
-    const char *why = NULL;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    cr_expect_not(peer_find(fd, &peer, &why), "it is not connected");
-    cr_expect_not_null(why);
-    close(fd);
-    why = NULL;
-    cr_expect_not(peer_find(fd, &peer, &why), "it is no socket");
-    cr_expect_not_null(why);
-}

@@ -57,17 +57,6 @@ static struct finding find(const char *host)
     return finding;
 }
 
-Test(resolver, finds_an_address)
-{
-    struct finding finding = find("127.0.0.1");
-    const struct sockaddr_in *address = (const struct sockaddr_in *)(const void *)&finding.targets.items[0].address;
-
-    cr_assert_eq(finding.targets.count, 1);
-    cr_assert_eq(address->sin_family, AF_INET);
-    cr_assert_eq(address->sin_addr.s_addr, htonl(INADDR_LOOPBACK));
-    cr_assert_eq(address->sin_port, htons(7000));
-}
-
 Test(resolver, says_why_there_is_none)
 {
     /* An empty label makes it no name at all, so that nobody is asked. */

@@ -96,28 +96,6 @@ Test(resp_command, takes_sound_frames_at_every_cut)
     }
 }
 
-Test(resp_command, reset_keeps_nothing)
-{
-    static const struct slice frames[] = {
-        TEXT("*4\r\n$3\r\nSET\r\n$3\r\nkey\r\n$1\r\nv\r\n$2\r\nNX\r\n"),
-        TEXT("*4\r\n$3\r\nSET\r\n$3\r\nkey\r\n$-"),
-        TEXT("PI\0NG\n"),
-        TEXT("*1\r\nPING"),
-    };
-    struct resp_command fresh = {0};
-
-    for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
-        struct resp_command command = {0};
-
-        feed_whole(&command, frames[i]);
-        resp_command_reset(&command);
-        assert_alike(&command, &fresh, frames[i].data);
-        cr_assert(!command.negative && !command.has_nul && command.digits == 0 && command.number == 0 &&
-                      command.line_length == 0 && command.payload_left == 0 && command.size == 0,
-                  "left over from %s", frames[i].data);
-    }
-}
-
 Test(resp_command, takes_a_bulk_as_long_as_allowed)
 {
     struct slice frame = TEXT("*1\r\n$10\r\n0123456789\r\n");

@@ -1,104 +1,29 @@
 /* The framing of commands: the word of a real Redis on what is wrong and what is not. */
 #include "framer_fixture.h"
 
+#include "../command/server_fixture.h"
+
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-/* ---- a redis-server ---- */
-
-struct redis {
-    pid_t pid;
-    char directory[64];
-    char socket[96];
-};
-
-static struct redis redis;
-
-static int connect_to_redis(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_sec = 10};
-    int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    cr_assert(descriptor >= 0, "socket: %s", strerror(errno));
-    cr_assert_eq(setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0, "SO_RCVTIMEO");
-    memcpy(address.sun_path, redis.socket, strlen(redis.socket) + 1);
-    if (connect(descriptor, (struct sockaddr *)&address, sizeof(address)) != 0) {
-        close(descriptor);
-        return -1;
-    }
-    return descriptor;
-}
-
-static void run_redis(pid_t parent)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent) {
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis.socket, "--dir", redis.directory,
-               "--save", "", "--appendonly", "no", "--logfile", "log", (char *)NULL);
-    }
-    _exit(127);
-}
-
-static void start_redis(void)
-{
-    struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    pid_t parent = getpid();
-    int descriptor = -1;
-
-    snprintf(redis.directory, sizeof(redis.directory), "/tmp/headgate-test-XXXXXX");
-    cr_assert_not_null(mkdtemp(redis.directory), "mkdtemp: %s", strerror(errno));
-    snprintf(redis.socket, sizeof(redis.socket), "%s/socket", redis.directory);
-    redis.pid = fork();
-    if (redis.pid == 0) {
-        run_redis(parent);
-    }
-    for (int tries = 0; descriptor < 0 && tries < 1000; tries++) {
-        descriptor = connect_to_redis();
-        nanosleep(&pause, NULL);
-    }
-    cr_assert(descriptor >= 0, "redis-server does not answer");
-    close(descriptor);
-}
-
-/* After a failed assertion only the server ends, with its parent; its directory and log stay to be looked at. */
-static void stop_redis(void)
-{
-    char log[96];
-
-    kill(redis.pid, SIGKILL);
-    waitpid(redis.pid, NULL, 0);
-    snprintf(log, sizeof(log), "%s/log", redis.directory);
-    unlink(log);
-    unlink(redis.socket);
-    rmdir(redis.directory);
-}
 
 /* Sends the bytes on a fresh connection and reads all that comes until Redis closes. Returns the length. */
 static size_t ask_redis(struct slice bytes, char *reply, size_t size)
 {
-    int descriptor = connect_to_redis();
+    redisContext *connection = server_connect();
     size_t length = 0;
     ssize_t got;
 
-    cr_assert(descriptor >= 0, "connect: %s", strerror(errno));
-    cr_assert_eq(send(descriptor, bytes.data, bytes.length, MSG_NOSIGNAL), (ssize_t)bytes.length, "send");
-    while ((got = recv(descriptor, reply + length, size - 1 - length, 0)) > 0) {
+    cr_assert_eq(send(connection->fd, bytes.data, bytes.length, MSG_NOSIGNAL), (ssize_t)bytes.length, "send");
+    while ((got = recv(connection->fd, reply + length, size - 1 - length, 0)) > 0) {
         length += (size_t)got;
     }
     cr_assert(got == 0 || errno == ECONNRESET, "Redis does not close: %s", strerror(errno));
     reply[length] = '\0';
-    close(descriptor);
+    redisFree(connection);
     return length;
 }
 
@@ -118,7 +43,7 @@ static void assert_same_fault(struct slice bytes)
     cr_assert_str_eq(ours, theirs, "%.40s", bytes.data);
 }
 
-Test(resp_command_redis, faults_read_as_those_of_redis, .init = start_redis, .fini = stop_redis)
+Test(resp_command_redis, faults_read_as_those_of_redis, .init = server_start, .fini = server_stop)
 {
     for (size_t i = 0; i < unsound_count; i++) {
         if (unsound[i].fault != RESP_COMMAND_BAD_TERMINATOR) {
@@ -133,7 +58,7 @@ Test(resp_command_redis, faults_read_as_those_of_redis, .init = start_redis, .fi
     }
 }
 
-Test(resp_command_redis, redis_skips_what_has_nothing_to_run, .init = start_redis, .fini = stop_redis)
+Test(resp_command_redis, redis_skips_what_has_nothing_to_run, .init = server_start, .fini = server_stop)
 {
     struct slice bytes = TEXT("*0\r\n*-1\r\n*-9223372036854775808\r\n\r\n\n \t\v\f\r \r\nQUIT\r\n");
     char reply[256];
@@ -187,7 +112,7 @@ static size_t odd_line(char *line, uint32_t *seed)
     return length + 1;
 }
 
-Test(resp_command_redis, odd_quotes_mean_what_they_mean_to_redis, .init = start_redis, .fini = stop_redis)
+Test(resp_command_redis, odd_quotes_mean_what_they_mean_to_redis, .init = server_start, .fini = server_stop)
 {
     uint32_t seed = 7;
     char line[64];

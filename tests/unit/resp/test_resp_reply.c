@@ -12,11 +12,6 @@ static enum resp_status feed(void *reply, const char *bytes, size_t length, size
     return resp_reply_feed(reply, bytes, length, taken);
 }
 
-static enum resp_status feed_piece(struct resp_reply *reply, struct slice piece, size_t *taken)
-{
-    return feed_one_piece(feed, reply, piece, taken);
-}
-
 static enum resp_status feed_cut(struct resp_reply *reply, struct slice bytes, size_t first, size_t further,
                                  size_t *total)
 {
@@ -119,41 +114,6 @@ Test(resp_reply, takes_sound_frames_at_every_cut)
         cr_assert_eq(whole.type, sound[i].type, "type of %s is %c", sound[i].frame.data, whole.type);
         cr_assert_eq(whole.integer, sound[i].integer, "integer of %s", sound[i].frame.data);
         assert_cuts_alike(sound[i].frame, &whole, RESP_DONE);
-    }
-}
-
-Test(resp_reply, names_its_type_from_the_first_byte_on)
-{
-    struct resp_reply reply = {0};
-    size_t taken;
-
-    cr_assert_eq(feed_piece(&reply, SLICE("|"), &taken), RESP_MORE, "an attribute begins");
-    cr_assert_eq(reply.type, '|', "for now");
-    cr_assert_eq(feed_piece(&reply, SLICE("1\r\n+a\r\n*1\r\n+b\r\n"), &taken), RESP_MORE, "the attribute ends");
-    cr_assert_eq(reply.type, '|', "still");
-    cr_assert_eq(feed_piece(&reply, SLICE("%"), &taken), RESP_MORE, "the reply begins");
-    cr_assert_eq(reply.type, '%', "that is it");
-}
-
-Test(resp_reply, reset_keeps_nothing_but_the_wish_for_a_head)
-{
-    static const struct slice frames[] = {
-        TEXT("*2\r\n:5\r\n$10\r\nabc"),
-        TEXT("|1\r\n:-1"),
-        TEXT("+OK\r\n"),
-        TEXT("?"),
-    };
-
-    for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
-        struct resp_reply reply = {.keep_head = true};
-        struct resp_reply fresh = {.keep_head = true};
-
-        feed_whole(&reply, frames[i]);
-        resp_reply_reset(&reply);
-        assert_alike(&reply, &fresh, frames[i].data);
-        cr_assert(reply.keep_head, "the wish is kept");
-        cr_assert(!reply.negative && reply.digits == 0 && reply.number == 0 && reply.payload_left == 0,
-                  "left over from %s", frames[i].data);
     }
 }
 
