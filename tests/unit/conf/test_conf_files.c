@@ -232,54 +232,6 @@ static bool has_changed(const struct place *place)
     return conf_files_changed(&place->faults.files);
 }
 
-Test(conf_files, changes_are_seen)
-{
-    struct place place;
-    begin(&place, password_file);
-    put(&place, "pw", "one\n");
-    load(&place);
-    cr_assert_eq(place.faults.files.count, 2);
-    cr_assert_not(has_changed(&place));
-    put(&place, "pw", "three\n");
-    cr_assert(has_changed(&place));
-    load(&place);
-    cr_assert_not(has_changed(&place));
-    char *path = conf_format("%s/pw", place.directory);
-    cr_assert_eq(chmod(path, 0600), 0);
-    cr_assert_eq(chmod(path, 0640), 0);
-    cr_assert(has_changed(&place), "who may read it counts");
-    load(&place);
-    unlink(path);
-    cr_assert(has_changed(&place));
-    load(&place);
-    cr_assert_null(place.conf);
-    cr_assert_not(has_changed(&place), "that it is not there is known");
-    put(&place, "pw", "one\n");
-    cr_assert(has_changed(&place), "and that it is there again is news");
-    free(path);
-    end(&place);
-}
-
-Test(conf_files, a_link_that_is_turned_round_is_a_change)
-{
-    struct place place;
-    begin(&place, password_file);
-    char *link = conf_format("%s/pw", place.directory), *next = conf_format("%s/next", place.directory);
-    put(&place, "one", "1111\n");
-    put(&place, "two", "2222\n");
-    cr_assert_eq(symlink("one", link), 0);
-    load(&place);
-    cr_assert_str_eq(place.conf->admin_password, "1111");
-    cr_assert_eq(symlink("two", next), 0);
-    cr_assert_eq(rename(next, link), 0);
-    cr_assert(has_changed(&place));
-    load(&place);
-    cr_assert_str_eq(place.conf->admin_password, "2222");
-    free(link);
-    free(next);
-    end(&place);
-}
-
 Test(conf_files, a_new_file_of_a_pattern_is_a_change)
 {
     struct place place;

@@ -213,28 +213,6 @@ Test(peer_process, of_a_unix_socket_is_told_by_the_kernel)
     peer_finder_free(finder);
 }
 
-Test(peer_process, that_has_ended_does_not_live)
-{
-    struct far far = open_far(1, getuid());
-    struct peer peer = peer_at(far.near[0]);
-    struct peer_finder *finder = peer_finder_new();
-    struct peer_process process, other;
-    const char *why = "";
-    siginfo_t info;
-
-    cr_assert_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
-    other = process;
-    other.started++;
-    cr_expect(peer_process_lives(&process));
-    cr_expect_not(peer_process_lives(&other), "it has the pid of an older one");
-    cr_assert_eq(kill(far.child, SIGKILL), 0);
-    cr_assert_eq(waitid(P_PID, (id_t)far.child, &info, WEXITED | WNOWAIT), 0);
-    cr_expect_not(peer_process_lives(&process), "its parent has not waited for it yet");
-    close_far(&far);
-    cr_expect_not(peer_process_lives(&process));
-    peer_finder_free(finder);
-}
-
 static void gather(struct peer_finder *finder, const struct peer_process *process)
 {
     for (int tries = 0; tries < 20000 && !peer_finder_gather(finder, process); tries++) {

@@ -98,26 +98,6 @@ static void end(struct side *side)
     close(side->fd);
 }
 
-Test(handshaker, so_many_at_once_that_each_has_to_wait_for_its_steps, .timeout = 120)
-{
-    enum { PAIRS = 40 };
-    struct world world;
-    struct side sides[PAIRS][2];
-
-    prepare(&world);
-    for (size_t i = 0; i < PAIRS; i++) {
-        begin_both(&world, sides[i], (struct handshake_order){.timeout_ms = 60000, .most = 1});
-    }
-    for (size_t i = 0; i < PAIRS; i++) {
-        await(&world, &sides[i][0]);
-        await(&world, &sides[i][1]);
-        cr_expect_eq(tls_state(sides[i][0].tls), TLS_OPEN);
-        end(&sides[i][0]);
-        end(&sides[i][1]);
-    }
-    drop(&world);
-}
-
 static void bring(int from, int to)
 {
     struct pollfd waits = {.fd = from, .events = POLLIN};

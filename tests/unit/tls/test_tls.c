@@ -83,25 +83,6 @@ Test(tls, as_long_as_the_socket_has_not_taken_all_a_byte_counts_as_not_written)
     free(seen);
 }
 
-/* ---- ends ---- */
-
-Test(tls, who_says_that_it_ends_may_still_be_answered)
-{
-    struct both both;
-    char data[32];
-
-    open_both(&both);
-    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
-    tls_end_output(both.pair.client);
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
-    cr_expect(tls_has_input(both.pair.server));
-    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 0);
-    cr_expect_not(tls_is_truncated(both.pair.server));
-    cr_expect_eq(tls_write(both.pair.server, "PONG", 4), 4);
-    cr_expect_eq(tls_read(both.pair.client, data, sizeof data), 4);
-    drop(&both);
-}
-
 /* ---- handshakes ---- */
 
 struct refusal {
@@ -175,21 +156,6 @@ Test(tls, the_names_of_a_good_certificate_are_told)
     cr_expect_str_eq(names->alternatives[2], "email:b@x.example");
     cr_expect_str_eq(names->alternatives[3], "ip:10.0.0.1");
     cr_expect_str_eq(names->alternatives[4], "ip:::1");
-    drop(&both);
-}
-
-Test(tls, a_name_with_a_nul_is_none)
-{
-    struct both both;
-
-    prepare(&both);
-    both.server_settings.ca = both.files.ca;
-    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_REQUIRED;
-    struct tls_identity identity =
-        tls_files_issue(&both.files, "client.pem", (struct tls_subject){.name = "admin\0x", .name_length = 7});
-    both.client_settings.certificate = identity.path;
-    cr_assert(connect_both(&both, "localhost"));
-    cr_expect_str_eq(tls_names(both.pair.server)->common_name, "");
     drop(&both);
 }
 

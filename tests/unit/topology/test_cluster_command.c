@@ -16,14 +16,6 @@ static const struct cluster_plan *plan_of(const char *text)
     return cluster_command_plan(find(line.argv[0]), (struct slice){line.frame, line.frame_length});
 }
 
-static void expect_plan(const char *text, enum cluster_where where, enum cluster_merge merge)
-{
-    const struct cluster_plan *plan = plan_of(text);
-
-    cr_expect_eq(plan->where, where, "%s: %d", text, plan->where);
-    cr_expect_eq(plan->merge, merge, "%s: %d", text, plan->merge);
-}
-
 static void check_row(void *context, const struct cluster_plan *plan)
 {
     const struct cluster_plan **before = context;
@@ -46,21 +38,6 @@ Test(cluster_command, rows_are_sound)
 
     cluster_command_visit(check_row, &before);
     cr_assert_not_null(before);
-}
-
-Test(cluster_command, subcommands_have_plans_of_their_own)
-{
-    expect_plan("CONFIG SET maxmemory 1", CLUSTER_ALL, CLUSTER_MERGE_AGREED);
-    expect_plan("config sEt maxmemory 1", CLUSTER_ALL, CLUSTER_MERGE_AGREED);
-    expect_plan("CONFIG GET maxmemory", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
-    expect_plan("CONFIG", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
-    expect_plan("CLUSTER SLOTS", CLUSTER_HERE, CLUSTER_MERGE_NONE);
-    expect_plan("CLUSTER RESET", CLUSTER_REFUSED, CLUSTER_MERGE_NONE);
-    expect_plan("CLUSTER NEWER", CLUSTER_REFUSED, CLUSTER_MERGE_NONE);
-    expect_plan("CLUSTER", CLUSTER_REFUSED, CLUSTER_MERGE_NONE);
-    expect_plan("SCRIPT LOAD x", CLUSTER_ALL, CLUSTER_MERGE_AGREED);
-    expect_plan("CLIENT SETNAME x", CLUSTER_SESSION, CLUSTER_MERGE_NONE);
-    expect_plan("MEMORY USAGE key", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
 }
 
 /* Whoever adds a command without keys has to decide what it does before a cluster. */
