@@ -113,21 +113,18 @@ Test(filter, all_words_hold)
 
 Test(filter, what_is_faulty)
 {
-    static const char *const words[] = {
-        "nme=alice", "=alice",  "name<x",     "name>x",        "age=x",
-        "age=",      "age>",    "age=1x",     "age=0x1",       "age=99999999999999999999",
-        "age!1",     "age!",    "name!alice", "name=[x",       "addr=[x",
-        "age= 1",    "addr>10", "name=a\n",   "name=a\x01[\n", "age",
-        ""};
+    char words[] = "nme=alice|=alice|name<x|name>x|age=x|age=|age>|age=1x|age=0x1|age=99999999999999999999|age!1|age!|"
+                   "name!alice|name=[x|addr=[x|age= 1|addr>10|name=a\n|name=a\x01[\n|age|",
+         *rest = words;
     char problem[FILTER_PROBLEM_MAX];
 
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    for (char *word = strsep(&rest, "|"); word != NULL; word = strsep(&rest, "|")) {
         struct filter filter = {0};
         problem[0] = '\0';
-        cr_assert_not(add(&filter, slice_of(words[i]), problem), "%s", words[i]);
-        cr_assert_neq(problem[0], '\0', "%s", words[i]);
+        cr_assert_not(add(&filter, slice_of(word), problem), "%s", word);
+        cr_assert_neq(problem[0], '\0', "%s", word);
         for (const char *c = problem; *c != '\0'; c++) {
-            cr_assert(*c >= ' ' && *c < 0x7f, "%s", words[i]);
+            cr_assert(*c >= ' ' && *c < 0x7f, "%s", word);
         }
         cr_assert_eq(filter.count, 0);
     }

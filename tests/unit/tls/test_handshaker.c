@@ -84,20 +84,6 @@ static void begin_both(struct world *world, struct side sides[2], struct handsha
     begin(world, &sides[1], fds[1], false, order);
 }
 
-static void await(struct world *world, const struct side *side)
-{
-    while (side->ended == 0) {
-        cr_assert(reactor_turn(&world->reactor));
-    }
-}
-
-static void end(struct side *side)
-{
-    cr_expect_eq(side->ended, 1);
-    tls_free(side->tls);
-    close(side->fd);
-}
-
 static void bring(int from, int to)
 {
     struct pollfd waits = {.fd = from, .events = POLLIN};
@@ -107,39 +93,6 @@ static void bring(int from, int to)
     ssize_t length = recv(from, bytes, sizeof bytes, 0);
     cr_assert_gt(length, 0);
     cr_assert_eq(send(to, bytes, (size_t)length, 0), length);
-}
-
-/* The client's last flight and its first request come in one go. */
-Test(handshaker, what_came_behind_the_handshake_comes_along, .timeout = 120)
-{
-    struct world world;
-    struct side server;
-    int far[2], near[2];
-    char data[8];
-
-    prepare(&world);
-    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, far), 0);
-    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, near), 0);
-    struct tls *client = tls_new(world.client, world.reactor.wire, near[0], "localhost");
-    begin(&world, &server, far[0], true, (struct handshake_order){.timeout_ms = 60000});
-    cr_assert_eq(tls_handshake(client), TLS_HANDSHAKE);
-    bring(near[1], far[1]);
-    bring(far[1], near[1]);
-    cr_assert_eq(tls_handshake(client), TLS_OPEN);
-    cr_assert_eq(tls_write(client, "PING", 4), 4);
-    bring(near[1], far[1]);
-    await(&world, &server);
-    cr_assert_eq(tls_state(server.tls), TLS_OPEN);
-    cr_expect_eq(recv(server.fd, data, sizeof data, 0), -1, "nothing is left in the socket");
-    cr_expect(tls_has_input(server.tls));
-    cr_expect_eq(tls_read(server.tls, data, sizeof data), 4);
-    cr_expect_eq(memcmp(data, "PING", 4), 0);
-    tls_free(client);
-    end(&server);
-    close(near[0]);
-    close(near[1]);
-    close(far[1]);
-    drop(&world);
 }
 
 static size_t count_descriptors(void)

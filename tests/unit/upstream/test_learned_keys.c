@@ -54,55 +54,34 @@ static void visit(const struct command_specs *specs, const struct line *line, st
     command_visit_keys(&told.command, (struct slice){line->frame, line->frame_length}, list_key, list);
 }
 
-static const char *const lines[] = {
-    "GET a",
-    "MGET a b c",
-    "MSET a 1 b 2 c 3",
-    "BITOP AND to a b",
-    "RENAME a b",
-    "BLPOP a b c 0",
-    "ZUNION 2 a b WEIGHTS 1 2",
-    "ZDIFF 3 a b c",
-    "ZINTERCARD 2 a b LIMIT 1",
-    "SINTERCARD 1 a LIMIT 1",
-    "SINTERCARD 0 a",
-    "SINTERCARD x a",
-    "SINTERCARD 3 a b",
-    "SINTERCARD -1 a b",
-    "SINTERCARD 9223372036854775807 a b",
-    "LMPOP 2 a b LEFT",
-    "BLMPOP 0 2 a b LEFT",
-    "BZMPOP 1.5 1 a MAX",
-    "EVAL s 2 a b x",
-    "EVAL s 0 a b x",
-    "FCALL f 1 a x",
-    "ZUNIONSTORE to 2 a b AGGREGATE SUM",
-    "ZDIFFSTORE to 1 a",
-    "XREAD COUNT 1 BLOCK 0 STREAMS a b 0 0",
-    "XREAD streams a 0",
-    "XREAD COUNT 1 BLOCK 0",
-    "XREADGROUP GROUP g c STREAMS a b c > 0 1",
-    "GEORADIUS_RO a 1 2 3 m",
-};
+/* With semicolons between them. */
+static const char lines[] =
+    "GET a;MGET a b c;MSET a 1 b 2 c 3;BITOP AND to a b;RENAME a b;BLPOP a b c 0;ZUNION 2 a b WEIGHTS 1 2;"
+    "ZDIFF 3 a b c;ZINTERCARD 2 a b LIMIT 1;SINTERCARD 1 a LIMIT 1;SINTERCARD 0 a;SINTERCARD x a;SINTERCARD 3 a b;"
+    "SINTERCARD -1 a b;SINTERCARD 9223372036854775807 a b;LMPOP 2 a b LEFT;BLMPOP 0 2 a b LEFT;BZMPOP 1.5 1 a MAX;"
+    "EVAL s 2 a b x;EVAL s 0 a b x;FCALL f 1 a x;ZUNIONSTORE to 2 a b AGGREGATE SUM;ZDIFFSTORE to 1 a;"
+    "XREAD COUNT 1 BLOCK 0 STREAMS a b 0 0;XREAD streams a 0;XREAD COUNT 1 BLOCK 0;"
+    "XREADGROUP GROUP g c STREAMS a b c > 0 1;GEORADIUS_RO a 1 2 3 m";
 
 Test(learned_keys, are_those_of_getkeys)
 {
-    size_t with_keys = 0;
+    char copy[sizeof lines], *rest = memcpy(copy, lines, sizeof lines);
+    size_t without_keys = 0;
 
-    for (size_t i = 0; i < COUNT_OF(lines); i++) {
+    for (char *text = strsep(&rest, ";"); text != NULL; text = strsep(&rest, ";")) {
         struct key_list told = {""}, visited = {""};
         struct command_specs specs;
         struct line line;
-        split(&line, lines[i]);
+        split(&line, text);
         redisReply *reply = ask_about(line.argv[0]);
-        cr_expect(learned_keys_read(reply->element[0], &specs), "%s", lines[i]);
+        cr_expect(learned_keys_read(reply->element[0], &specs), "%s", text);
         freeReplyObject(reply);
         told_keys(&line, &told);
         visit(&specs, &line, &visited);
-        cr_expect_str_eq(visited.text, told.text, "%s: %s, not %s", lines[i], visited.text, told.text);
-        with_keys += told.text[0] != '\0';
+        cr_expect_str_eq(visited.text, told.text, "%s: %s, not %s", text, visited.text, told.text);
+        without_keys += told.text[0] == '\0';
     }
-    cr_expect_geq(with_keys, COUNT_OF(lines) - 8);
+    cr_expect_leq(without_keys, 8);
 }
 
 /* Where it does not say all, or there is nothing to be said. */
