@@ -23,6 +23,7 @@ struct line {
     size_t most; /* it is read until so much is there */
     char got[64];
     size_t got_length;
+    unsigned calls;
 };
 
 /* Each call reads three bytes. */
@@ -33,6 +34,7 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
+    line->calls++;
     line->got_length += done > 0 ? (size_t)done : 0;
     connection_want_read(&line->connection, line->got_length < line->most);
 }
@@ -44,7 +46,7 @@ static void on_nothing(evutil_socket_t fd, short what, void *context)
     (void)context;
 }
 
-static void open_line(struct line *line)
+static void begin_line(struct line *line, int64_t timeout_ms)
 {
     const struct timeval tick = {.tv_usec = 2000};
     struct tls_settings server = tls_files_settings(true), client = tls_files_settings(false);
@@ -65,14 +67,23 @@ static void open_line(struct line *line)
     line->peer = tls_new(line->client, line->wire, fds[1], "localhost");
     line->peer_fd = fds[1];
     connection_open(&line->connection, &line->reactor, fds[0], on_readable, on_nothing, line);
-    const struct connection_security security = {.context = line->server};
+    const struct connection_security security = {.context = line->server, .timeout_ms = timeout_ms};
     cr_assert(connection_secure(&line->connection, &security));
     connection_want_read(&line->connection, true);
+}
+
+/* Whoever reads has heard that the handshake is done. */
+static void open_line(struct line *line)
+{
+    begin_line(line, 0);
     while (connection_secrecy(&line->connection) == CONNECTION_SECURING || tls_state(line->peer) == TLS_HANDSHAKE) {
         (void)tls_handshake(line->peer);
         cr_assert(reactor_turn(&line->reactor));
     }
     cr_assert_eq(connection_secrecy(&line->connection), CONNECTION_SECURE);
+    while (line->calls == 0) {
+        cr_assert(reactor_turn(&line->reactor));
+    }
 }
 
 static void close_line(struct line *line)
@@ -97,7 +108,20 @@ static void expect_to_get(struct line *line, const char *text)
     cr_expect_eq(memcmp(line->got, text, line->got_length), 0, "%.*s", (int)line->got_length, line->got);
 }
 
-Test(connection_secure, what_is_left_of_a_read_is_announced_though_the_socket_is_silent)
+Test(connection_secure, a_handshake_that_is_not_done_in_time_is_told, .timeout = 60)
+{
+    struct line line;
+
+    begin_line(&line, 20);
+    while (line.calls == 0) {
+        cr_assert(reactor_turn(&line.reactor));
+    }
+    cr_expect_eq(connection_secrecy(&line.connection), CONNECTION_INSECURE);
+    cr_expect_not_null(strstr(connection_why(&line.connection), "tls_handshake_timeout"));
+    close_line(&line);
+}
+
+Test(connection_secure, what_is_left_of_a_read_is_announced_though_the_socket_is_silent, .timeout = 60)
 {
     struct line line;
 
@@ -108,7 +132,7 @@ Test(connection_secure, what_is_left_of_a_read_is_announced_though_the_socket_is
     close_line(&line);
 }
 
-Test(connection_secure, what_waits_goes_with_it_to_another_holder)
+Test(connection_secure, what_waits_goes_with_it_to_another_holder, .timeout = 60)
 {
     struct line line, holder = {.most = sizeof holder.got};
 
