@@ -159,3 +159,17 @@ Test(conf_change, what_waits_goes_on_to)
     conf_free(fresh);
     conf_free(conf);
 }
+
+Test(conf_change, a_secret_is_neither_shown_nor_taken_for_its_stars)
+{
+    static const char *const pairs[][2] = {{"hush", "upstream_password"}, {"********", "is what a hidden secret"}};
+    struct conf *conf = loaded(several);
+
+    for (size_t i = 0; i < 2; i++) {
+        char *fault;
+        cr_assert_null(change(conf, "upstream_password", pairs[i][0], &fault));
+        cr_assert(strstr(fault, pairs[i][1]) != NULL && strstr(fault, "hush") == NULL, "%s", fault);
+        free(fault);
+    }
+    conf_free(conf);
+}
