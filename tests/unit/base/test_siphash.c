@@ -2,7 +2,6 @@
 #include "base/siphash.h"
 
 #include <criterion/criterion.h>
-#include <string.h>
 
 /* Of the key 00 01 … 0f. */
 static const struct siphash_key published_key = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};

@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

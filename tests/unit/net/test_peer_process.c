@@ -3,17 +3,11 @@
 #include "base/clock.h"
 
 #include <criterion/criterion.h>
-#include <errno.h>
-#include <linux/sched.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

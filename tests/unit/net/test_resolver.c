@@ -2,7 +2,6 @@
 #include "net/resolver.h"
 
 #include <criterion/criterion.h>
-#include <netinet/in.h>
 #include <string.h>
 
 static struct stats stats;

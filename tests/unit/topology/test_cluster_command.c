@@ -59,8 +59,6 @@ Test(cluster_command, every_command_without_keys_was_decided)
     }
 }
 
-enum { NO_KEYS = -1, SEVERAL_SLOTS = -2 };
-
 static bool argument_slot(const char *text, uint16_t *slot)
 {
     struct line line;

@@ -4,8 +4,6 @@
 #include "../command/server_fixture.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define SLICE(text) ((struct slice){text, sizeof(text) - 1})
 

@@ -1,11 +1,10 @@
-/* The scripts of lua/: their heads, and their embedding. What each does is tested in tests/lua. */
+/* The scripts of lua/: their embedding. What each does is tested in tests/lua. */
 #include "upstream/script.h"
 
 #include "../command/server_fixture.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
