@@ -72,15 +72,6 @@ Test(latency_excerpt, shows_a_command_as_it_is)
     assert_shown("a\"b \\ \r\n\t\a\b\x01\x7f\xff", "\"a\\\"b\" \"\\\\\" \"\\r\\n\\t\\a\\b\\x01\\x7f\\xff\"");
 }
 
-Test(latency_excerpt, shows_zero_bytes)
-{
-    static const char frame[] = "*2\r\n$3\r\nGET\r\n$3\r\na\0b\r\n";
-    char shown[64];
-
-    show(frame, sizeof frame - 1, shown, sizeof shown);
-    cr_assert_str_eq(shown, "\"GET\" \"a\\x00b\"");
-}
-
 Test(latency_excerpt, cuts_long_arguments)
 {
     char words[500], expected[500];
@@ -128,17 +119,6 @@ Test(latency_excerpt, shows_nothing_of_an_unknown_command)
     }
     for (size_t length = 8; length < 16; length++) {
         assert_shown_unknown(whole, length, "\"(unknown command)\" \"... (2 more arguments)\"");
-    }
-}
-
-Test(latency_excerpt, tells_a_name_that_is_whole)
-{
-    static const char frame[] = "*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n";
-    struct slice name = latency_excerpt_name((struct slice){frame, sizeof frame - 1});
-
-    cr_assert(name.length == 4 && memcmp(name.data, "AUTH", 4) == 0);
-    for (size_t length = 0; length < 12; length++) {
-        cr_assert_eq(latency_excerpt_name((struct slice){frame, length}).length, 0);
     }
 }
 

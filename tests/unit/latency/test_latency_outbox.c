@@ -169,42 +169,6 @@ static uint64_t failures(const struct fixture *fixture)
 
 /* ---- tests ---- */
 
-Test(latency_outbox, nothing_is_not_sent)
-{
-    struct fixture fixture;
-    struct things things = {0};
-
-    start(&fixture);
-    cr_assert(send_things(&fixture, &things));
-    cr_assert_eq(fixture.call_count, 0);
-    cr_assert_eq(things.entry.number, 0);
-    stop(&fixture);
-}
-
-Test(latency_outbox, has_one_call_under_way_and_the_rest_waits)
-{
-    struct fixture fixture;
-    struct things things = {0};
-
-    start(&fixture);
-    for (long i = 1; i <= 4; i++) {
-        add(&things, i);
-    }
-    cr_assert_not(send_things(&fixture, &things));
-    cr_assert_str_eq(fixture.calls[0].script, "counter_add");
-    add(&things, 5);
-    cr_assert_not(send_things(&fixture, &things));
-    cr_assert_eq(fixture.call_count, 1);
-    answer(&fixture, "key 1 age0 1 2 3", NULL);
-    cr_assert_eq(fixture.call_count, 0, "who sends says when");
-    cr_assert_not(send_things(&fixture, &things));
-    answer(&fixture, "key 2 age1 4 5", NULL);
-    cr_assert(send_things(&fixture, &things));
-    cr_assert_eq(failures(&fixture), 0);
-    cr_assert_eq(things.lost, 0);
-    stop(&fixture);
-}
-
 Test(latency_outbox, repeats_under_the_same_number_what_was_not_taken)
 {
     static const char *const errors[] = {"Redis cannot be reached", "OOM command not allowed", "READONLY", "LOADING",
@@ -230,24 +194,6 @@ Test(latency_outbox, repeats_under_the_same_number_what_was_not_taken)
     cr_assert_not(send_things(&fixture, &things));
     snprintf(expected, sizeof expected, "key 2 age%zu 8 8 8", count + 1);
     answer(&fixture, expected, NULL);
-    stop(&fixture);
-}
-
-Test(latency_outbox, loses_what_is_refused_and_goes_on)
-{
-    struct fixture fixture;
-    struct things things = {0};
-
-    start(&fixture);
-    add(&things, 7);
-    (void)send_things(&fixture, &things);
-    add(&things, 8);
-    answer(&fixture, "key 1 age0 7", "HEADGATE key key holds a list, nothing was written");
-    cr_assert_eq(things.lost, 7);
-    cr_assert_eq(failures(&fixture), 1);
-    cr_assert_str_eq(fixture.warning, "never: HEADGATE key key holds a list, nothing was written");
-    (void)send_things(&fixture, &things);
-    answer(&fixture, "key 2 age1 8", NULL);
     stop(&fixture);
 }
 
@@ -282,45 +228,6 @@ Test(latency_outbox, may_be_answered_at_once)
     cr_assert_not(send_things(&fixture, &things));
     cr_assert_not(things.entry.is_under_way);
     cr_assert(send_things(&fixture, &things));
-    stop(&fixture);
-}
-
-Test(latency_outbox, waits_for_memory_with_what_is_frozen)
-{
-    struct fixture fixture;
-    struct things things = {.is_memory_short = true};
-
-    start(&fixture);
-    add(&things, 7);
-    cr_assert_not(send_things(&fixture, &things));
-    add(&things, 8);
-    cr_assert_not(send_things(&fixture, &things));
-    cr_assert_eq(fixture.call_count, 0);
-    things.is_memory_short = false;
-    (void)send_things(&fixture, &things);
-    answer(&fixture, "key 1 age0 7", NULL);
-    (void)send_things(&fixture, &things);
-    answer(&fixture, "key 2 age1 8", NULL);
-    stop(&fixture);
-}
-
-Test(latency_outbox, entries_do_not_wait_for_each_other)
-{
-    struct fixture fixture;
-    struct things first = {0}, second = {0};
-
-    start(&fixture);
-    add(&first, 1);
-    add(&second, 2);
-    (void)send_things(&fixture, &first);
-    (void)send_things(&fixture, &second);
-    answer(&fixture, "key 1 age0 2", "HEADGATE no");
-    add(&second, 3);
-    (void)send_things(&fixture, &second);
-    answer(&fixture, "key 2 age1 3", NULL);
-    answer(&fixture, "key 1 age0 1", NULL);
-    cr_assert_eq(first.lost, 0);
-    cr_assert_eq(second.lost, 2);
     stop(&fixture);
 }
 

@@ -26,23 +26,6 @@ static void assert_operation(const char *request, const char *operation)
     cr_assert(says(answer, line), "%s: %s", request, answer);
 }
 
-LATENCY_TEST(latency_policy, is_off_by_default)
-{
-    fixture_start(&fixture, "[headgate]\n[latency:a]\n", 1);
-    cr_assert_eq(fixture_tag(&fixture, 0, "GET k", NULL, NULL), POLICY_TAG_NONE);
-    cr_assert_eq(fixture_tag(&fixture, 0, "WHAT k", NULL, NULL), POLICY_TAG_NONE);
-    cr_assert_not(latency_policy.observer->attends(fixture.workers[0].instance).heads);
-    fixture_spot(&fixture, 0, "GET k");
-    fixture_tick(&fixture, 10000000);
-    cr_assert_eq(fixture.call_count, 0);
-    cr_assert(latency_policy.on_drain(fixture.workers[0].instance, 0));
-    const char *const verbs[] = {"LATENCY", "REPORT *", "SLOWLOG", "BIGLOG", "HOTKEYS"};
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
-        cr_assert(says(fixture_ask(&fixture, 0, verbs[i]), "not measured"), "%s", verbs[i]);
-        cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
-    }
-}
-
 LATENCY_TEST(latency_policy, names_operations_by_command)
 {
     fixture_start(&fixture, ON, 1);
@@ -77,20 +60,6 @@ LATENCY_TEST(latency_policy, lets_rules_name_them)
     assert_operation("BLPOP order:q 0", "orders|blocking");
     assert_operation("MSET a 1 order:2 1", "orders");
     assert_operation("PING", "ping");
-}
-
-LATENCY_TEST(latency_policy, does_not_ask_about_what_a_rule_takes_whole)
-{
-    fixture_start(&fixture, ON "[latency:reads]\ncommands = get mget config|get\n", 1);
-    void *instance = fixture.workers[0].instance;
-    uint32_t get = latency_policy.observer->tag(instance, command_find((struct slice){"get", 3}));
-    cr_assert_neq(get, POLICY_TAG_ASK);
-    cr_assert_neq(get, POLICY_TAG_NONE);
-    cr_assert_eq(get, latency_policy.observer->tag(instance, command_find((struct slice){"mget", 4})));
-    uint32_t set = latency_policy.observer->tag(instance, command_find((struct slice){"set", 3}));
-    cr_assert(set != POLICY_TAG_ASK && set != POLICY_TAG_NONE && set != get);
-    assert_operation("CONFIG GET a", "reads");
-    assert_operation("CONFIG SET a b", "config|set");
 }
 
 LATENCY_TEST(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
@@ -174,66 +143,6 @@ LATENCY_TEST(latency_policy, bounds_the_operations)
     assert_operation("HGETALL k", "other");
 }
 
-LATENCY_TEST(latency_policy, has_more_or_fewer_operations_after_a_reload)
-{
-    fixture_start(&fixture, ON "max_interfaces = 2\n", 1);
-    assert_operation("GET k", "get");
-    assert_operation("SET k v", "other");
-    assert_operation("LEARNED k", "other");
-    fixture_reload(&fixture, ON "max_interfaces = 3000\n");
-    assert_operation("SET k v", "set");
-    assert_operation("LEARNED k", "learned");
-    fixture_reload(&fixture, ON "max_interfaces = 1\n");
-    assert_operation("GET k", "get");
-    assert_operation("LEARNED k", "learned");
-    assert_operation("DEL k", "other");
-    cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), 4);
-}
-
-/* As the clients of a worker wait meanwhile, it does not do all at once. */
-LATENCY_TEST(latency_policy, writes_many_operations_a_slice_at_a_time)
-{
-    char words[64];
-    int lines = 0, ticks = 0;
-
-    fixture_start(&fixture, "[latency]\nenabled = on\nflush = 10m\nmax_interfaces = 9000\n", 2);
-    for (int i = 0; i < 2000; i++) {
-        snprintf(words, sizeof words, "LEARNED%d k", i);
-        fixture_request(&fixture, (size_t)i % 2, words, 100);
-    }
-    cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"));
-    for (; fixture.answers == 0; ticks++) {
-        cr_assert_lt(ticks, 2 * 32 + 2);
-        fixture_tick(&fixture, 100000);
-    }
-    cr_assert_geq(ticks, 8, "256 and a 32nd at a time, to be moved and to be written");
-    for (const char *at = fixture.answer; *at != '\0'; at++) {
-        lines += *at == '\n';
-    }
-    cr_assert_eq(lines, 2000);
-    cr_assert(says(fixture.answer, "interface=learned1999 count=1 "));
-    /* One that is halfway is answered at the end. */
-    cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"));
-    fixture_tick(&fixture, 100000 * (ticks - 3));
-    fixture_stop(&fixture);
-    cr_assert_eq(fixture.answers, 2);
-}
-
-LATENCY_TEST(latency_policy, makes_names_safe_and_short)
-{
-    char words[11000] = "";
-
-    fixture_start(&fixture, ON, 1);
-    assert_operation("LEARNED{a}\n%x", "learned%7Ba%7D%0A%25x");
-    memset(words, 'y', 10000);
-    memcpy(words, "LEARNED", strlen("LEARNED"));
-    fixture_request(&fixture, 0, words, 100);
-    const char *answer = fixture_ask(&fixture, 0, "LATENCY");
-    const char *line = strstr(answer, "interface=learnedyyyy");
-    cr_assert_not_null(line);
-    cr_assert_leq(strcspn(line, " "), strlen("interface=") + 64);
-}
-
 /* ---- clients told apart ---- */
 
 static void arrive(const struct policy_client *client, void **attachment)
@@ -252,36 +161,6 @@ static void sample_of(const char *words, const struct policy_client *client, voi
     latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
 }
 
-LATENCY_TEST(latency_policy, tells_clients_apart_if_wanted)
-{
-    struct policy_client batch = {.user = "batch", .name = "x y"}, web = {.user = "web", .name = ""};
-    void *of_batch = NULL, *of_web = NULL;
-
-    fixture_start(&fixture, ON "by = user\n[latency:orders]\nkeys = order:*\n", 1);
-    arrive(&batch, &of_batch);
-    arrive(&web, &of_web);
-    for (int i = 0; i < 2; i++) {
-        sample_of("GET k", &batch, &of_batch);
-        sample_of("BLPOP k 0", &batch, &of_batch);
-        sample_of("GET order:1", &web, &of_web);
-        sample_of("LEARNED.GET k", &web, &of_web);
-    }
-    const char *answer = fixture_ask(&fixture, 0, "LATENCY");
-    cr_assert(says(answer, "interface=get@batch count=2 ") && says(answer, "interface=blpop|blocking@batch count=2 ") &&
-                  says(answer, "interface=orders@web count=2 ") && says(answer, "interface=learned.get@web count=2 "),
-              "%s", answer);
-
-    fixture_reload(&fixture, ON "by = name\n");
-    arrive(&batch, &of_batch);
-    sample_of("GET k", &batch, &of_batch);
-    /* It has a user of another name now, and a name as before. */
-    batch.name = "z";
-    arrive(&batch, &of_batch);
-    sample_of("GET k", &batch, &of_batch);
-    answer = fixture_ask(&fixture, 0, "LATENCY");
-    cr_assert(says(answer, "interface=get@x%20y count=1 ") && says(answer, "interface=get@z count=1 "), "%s", answer);
-}
-
 LATENCY_TEST(latency_policy, bounds_the_clients_told_apart)
 {
     char name[32];
@@ -298,29 +177,6 @@ LATENCY_TEST(latency_policy, bounds_the_clients_told_apart)
     cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 400);
     cr_assert_leq(fixture_counter(&fixture, "latency_interfaces"), 10);
     cr_assert(says(fixture_ask(&fixture, 0, "LATENCY other"), "interface=other count=3"));
-}
-
-/* What found no room takes none of the part that is left to such names. */
-LATENCY_TEST(latency_policy, has_room_for_clients_after_a_reload_that_makes_some)
-{
-    struct policy_client client = {.user = "u", .name = "c"};
-    const char *const commands[] = {"GET k", "SET k v", "DEL k", "TTL k"};
-    void *attachment = NULL;
-
-    fixture_start(&fixture, ON "max_interfaces = 5\n", 1);
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        fixture_request(&fixture, 0, commands[i], 100);
-    }
-    for (int room = 5; room <= 10; room += 5) {
-        char conf[128];
-        snprintf(conf, sizeof conf, ON "by = name\nmax_interfaces = %d\n", room);
-        fixture_reload(&fixture, conf);
-        arrive(&client, &attachment);
-        for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-            sample_of(commands[i], &client, &attachment);
-        }
-        cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), room == 5 ? 5 : 9);
-    }
 }
 
 /* ---- figures ---- */
@@ -350,26 +206,6 @@ LATENCY_TEST(latency_policy, measures_from_received_to_answered)
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
 }
 
-LATENCY_TEST(latency_policy, adds_up_what_all_workers_have)
-{
-    fixture_start(&fixture, ON, 2);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_request(&fixture, 1, "GET k", 100);
-    cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"), "the other worker has not moved yet");
-    fixture_tick(&fixture, 200000);
-    cr_assert_eq(fixture.answers, 1);
-    cr_assert(says(fixture.answer, "interface=get count=2 "), "%s", fixture.answer);
-    /* A worker that hangs is not waited for. */
-    cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"));
-    fixture_pass(&fixture, 5100000);
-    latency_policy.on_tick(fixture.workers[0].instance, fixture.now_us);
-    cr_assert_eq(fixture.answers, 2);
-    /* Nor is anybody left without an answer at the end. */
-    cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"));
-    fixture_stop(&fixture);
-    cr_assert_eq(fixture.answers, 3);
-}
-
 LATENCY_TEST(latency_policy, counts_each_request_of_a_sample)
 {
     fixture_start(&fixture, ON "[counters]\nenabled = on\n", 1);
@@ -390,19 +226,6 @@ LATENCY_TEST(latency_policy, counts_each_request_of_a_sample)
 }
 
 /* ---- the logs ---- */
-
-LATENCY_TEST(latency_policy, attends_to_what_may_be_logged)
-{
-    fixture_start(&fixture, ON "slowlog_threshold = 7ms\nbiglog_request = 2kb\nbiglog_reply = 1kb\n", 1);
-    struct policy_attention attention = latency_policy.observer->attends(fixture.workers[0].instance);
-    cr_assert(attention.heads && attention.us == 7000 && attention.bytes == 1024);
-    fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 2kb\nbiglog_reply = 0\n");
-    attention = latency_policy.observer->attends(fixture.workers[0].instance);
-    cr_assert(attention.heads && attention.us == INT64_MAX && attention.bytes == 2048);
-    fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
-    attention = latency_policy.observer->attends(fixture.workers[0].instance);
-    cr_assert(!attention.heads && attention.us == INT64_MAX && attention.bytes == UINT64_MAX);
-}
 
 LATENCY_TEST(latency_policy, keeps_slow_requests)
 {
@@ -456,31 +279,3 @@ LATENCY_TEST(latency_policy, keeps_large_requests)
 }
 
 /* ---- hot keys ---- */
-
-LATENCY_TEST(latency_policy, counts_the_keys_asked_for_most)
-{
-    fixture_start(&fixture, ON, 2);
-    for (int i = 0; i < 3; i++) {
-        fixture_spot(&fixture, 0, "GET hot");
-        fixture_spot(&fixture, 1, "MGET warm hot");
-    }
-    fixture_spot(&fixture, 0, "PING");
-    fixture_spot(&fixture, 0, "WHAT hot");
-    const char *answer = fixture_ask(&fixture, 1, "HOTKEYS");
-    cr_assert_str_eq(answer, "count=384 error=0 length=3 key=\"hot\"\ncount=192 error=0 length=4 key=\"warm\"\n"
-                             "# of 576 in all; no other key was counted more than 0 times\n");
-    fixture_ask(&fixture, 0, "HOTKEYS RESET");
-    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_OK);
-    cr_assert_not(says(fixture_ask(&fixture, 0, "HOTKEYS"), "key="));
-    char many[256] = "DEL";
-    for (int i = 0; i < 50; i++) {
-        snprintf(many + strlen(many), sizeof many - strlen(many), " k%d", i);
-    }
-    fixture_spot(&fixture, 0, many);
-    cr_assert(says(fixture_ask(&fixture, 0, "HOTKEYS"), "# of 2048 in all;"), "of a long request the first 32 keys");
-    fixture_ask(&fixture, 0, "HOTKEYS ALL");
-    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
-    fixture_reload(&fixture, ON "hotkeys = off\n");
-    fixture_spot(&fixture, 0, "GET hot");
-    cr_assert_not(says(fixture_ask(&fixture, 0, "HOTKEYS"), "key=\"hot\""));
-}

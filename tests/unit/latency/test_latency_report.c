@@ -65,28 +65,6 @@ LATENCY_TEST(latency_report, tells_each_minute_with_requests_if_wanted)
     cr_assert(says(fixture.answer, " count=2 rate=unknown "), "%s", fixture.answer);
 }
 
-LATENCY_TEST(latency_report, asks_which_operations_there_are)
-{
-    static const char *const names[] = {"get", "orders|blocking", "set"};
-
-    fixture_start(&fixture, ON "prefix = {s}\n", 1);
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT * FROM now"));
-    const struct script_call *call = fixture_call(&fixture, "latency_listed");
-    cr_assert_str_eq(call->arguments[0], "{s}_interfaces");
-    cr_assert_eq(call->key_count, 1);
-    fixture_answer_texts(&fixture, "latency_listed", names, 3);
-    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0], "{s}_orders|blocking_28333333_for_max");
-    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
-    fixture_answer(&fixture, "latency_report", nothing, COUNT(nothing));
-    cr_assert(says(fixture.answer, "interface=get ") && says(fixture.answer, "\ninterface=orders|blocking "));
-    cr_assert_not(says(fixture.answer, "interface=set "), "there was nothing");
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT *"));
-    fixture_answer_texts(&fixture, "latency_listed", names, 0);
-    cr_assert_eq(fixture.answers, 2);
-    cr_assert_str_eq(fixture.answer, "");
-}
-
 LATENCY_TEST(latency_report, does_not_ask_for_too_much)
 {
     static const char *names[20];
@@ -120,16 +98,6 @@ LATENCY_TEST(latency_report, ends_when_nobody_waits_for_it_any_more)
     cr_assert(says(fixture.answer, "too long"));
 }
 
-LATENCY_TEST(latency_report, says_what_is_wrong_with_the_admin_query)
-{
-    fixture_start(&fixture, ON, 1);
-    assert_error("REPORT get FROM", "expected FROM time");
-    assert_error("REPORT get SINCE now", "expected FROM time");
-    assert_error("REPORT get FROM yesterday", "not a time");
-    assert_error("REPORT get BY hour", "BY minute");
-    assert_error("REPORT get FROM now TO -1m", "FROM is behind TO");
-}
-
 LATENCY_TEST(latency_report, says_what_redis_said)
 {
     const int64_t no_report[] = {1, 2};
@@ -151,16 +119,4 @@ LATENCY_TEST(latency_report, says_what_redis_said)
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
     fixture_stop(&fixture);
     cr_assert_eq(fixture.answers, 4);
-}
-
-LATENCY_TEST(latency_report, takes_names_as_they_are_shown_and_as_they_were)
-{
-    fixture_start(&fixture, ON, 1);
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get@x%20y FROM now"));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
-                     "headgate:statistics_get@x%20y_28333333_for_max");
-    fixture_fail(&fixture, "latency_report", "ERR no");
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT {a} FROM now"));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
-                     "headgate:statistics_%7Ba%7D_28333333_for_max");
 }

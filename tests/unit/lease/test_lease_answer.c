@@ -69,26 +69,6 @@ Test(lease_shape_answer, of_every_reply)
     cr_assert_eq(answer(LEASE_REPLY_ONE, ":1"), LEASE_ANSWER_UNCLEAR, "the line is not whole");
 }
 
-/* The same on every run. */
-Test(lease_shape_answer, at_random)
-{
-    static const char likely[] = "*$:+-_#\r\n0123OKtf=!NOSCRIPT";
-    uint32_t state = 7;
-
-    for (int i = 0; i < 100000; i++) {
-        size_t length = next_random(&state) % 24;
-        char *head = malloc(length + 1);
-        char *exact = head + 1;
-        for (size_t j = 0; j < length; j++) {
-            exact[j] = likely[next_random(&state) % (sizeof likely - 1)];
-        }
-        struct lease_shape shape = {.action = LEASE_RELEASE,
-                                    .reply = (enum lease_reply)(next_random(&state) % (LEASE_REPLY_FENCE + 1))};
-        lease_shape_answer(&shape, (struct slice){exact, length});
-        free(head);
-    }
-}
-
 /* ---- what EXEC says of each command ---- */
 
 static bool exec_says(const char *head, uint32_t place, uint32_t count, const char *expected)

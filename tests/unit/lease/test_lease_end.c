@@ -14,7 +14,6 @@
 #define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
 #define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
 #define REDLOCK_ACQUIRE "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 "
-#define MUTEX_REFRESH "EVALSHA 594683e49a64ebaf975caf5f8079a1d097c438f1 1 "
 
 extern const struct policy lease_policy;
 
@@ -70,18 +69,6 @@ LEASE_TEST(lease_end, what_a_renewal_finds_ends_the_watch)
         fake_assert_quiet(scene.host, 60000);
         lease_host_free(scene.host);
     }
-}
-
-LEASE_TEST(lease_end, an_owner_that_renews_is_left_to_itself)
-{
-    struct scene scene = scene_of(RULES);
-
-    assert_call(scene.host, "lease_renew_string job / t1");
-    fake_answer(scene.host, "2 60000");
-    cr_assert(lease_host_lists(scene.host, "lease=30000 left=60000"));
-    cr_assert(lease_host_lists(scene.host, "renewals=0 deferred=1 failures=0 reason=\"deferred\""));
-    fake_assert_quiet(scene.host, 38000);
-    assert_call(scene.host, "lease_renew_string job / t1");
 }
 
 LEASE_TEST(lease_end, a_time_to_live_that_is_only_late_is_not_shortened)
@@ -191,20 +178,6 @@ LEASE_TEST(lease_end, without_an_answer_it_is_tried_again_until_it_must_be_over)
     fake_assert_counter(scene.host, "lease_lost_unreachable_total", 1);
 }
 
-LEASE_TEST(lease_end, renewals_go_on_when_redis_is_back)
-{
-    struct scene scene = scene_of(RULES);
-
-    scene.host->refusal = "no connection to Redis";
-    fake_pass(scene.host, 20000);
-    scene.host->refusal = NULL;
-    cr_assert_leq(fake_pass_until_call(scene.host, 2000), 1100);
-    fake_fail(scene.host, "ERR");
-    fake_pass_until_call(scene.host, 2000);
-    fake_answer(scene.host, "1 30000");
-    cr_assert(lease_host_lists(scene.host, "left=30000"));
-}
-
 LEASE_TEST(lease_end, answers_that_make_no_sense_are_failures)
 {
     static const char *const answers[] = {"", "1", "7 30000", "-5 1"};
@@ -219,30 +192,6 @@ LEASE_TEST(lease_end, answers_that_make_no_sense_are_failures)
 }
 
 /* ---- max_hold ---- */
-
-LEASE_TEST(lease_end, nothing_is_renewed_beyond_max_hold)
-{
-    struct scene scene = scene_of(RULES "max_hold = 40s\n");
-    int64_t deadline_us = FAKE_FIRST_US + 40000 * MS;
-
-    while (scene.host->now_us + 37 * MS < deadline_us) {
-        fake_pass(scene.host, 37);
-        if (scene.host->calls != NULL) {
-            int64_t lease_us = (int64_t)fake_call_number(scene.host, 1) * MS;
-            cr_assert_leq(scene.host->now_us + lease_us, deadline_us);
-            fake_answer_with(scene.host, (int64_t[]){1, lease_us / MS}, 2);
-        }
-    }
-    cr_assert_leq(fake_counter(scene.host, "lease_renewals_total"), (uint64_t)4);
-    fake_pass(scene.host, 200);
-    fake_assert_counter(scene.host, "lease_max_hold_total", 1);
-    assert_call(scene.host, "lease_renew_string job / t1");
-    cr_assert_eq(fake_call_number(scene.host, 1), 1, "it is looked for, and not renewed");
-    fake_answer(scene.host, "0 -2");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    /* That was to be expected. */
-    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
-}
 
 LEASE_TEST(lease_end, an_extension_does_not_bring_back_what_was_held_too_long)
 {
@@ -277,35 +226,6 @@ LEASE_TEST(lease_end, taking_a_hash_lock_once_more_does_not_prolong_max_hold)
 
 /* ---- owners ---- */
 
-LEASE_TEST(lease_end, without_its_owner_it_is_not_renewed)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_pass(scene.host, 5000);
-    fake_leave(scene.client);
-    cr_assert(lease_host_lists(scene.host, "state=ownerless"));
-    fake_assert_quiet(scene.host, 1900);
-    cr_assert(lease_host_lists(scene.host, "state=ownerless"));
-    fake_assert_quiet(scene.host, 300);
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_owner_gone_total", 1);
-    fake_assert_quiet(scene.host, 60000);
-}
-
-LEASE_TEST(lease_end, an_owner_that_comes_back_in_time_goes_on)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_pass(scene.host, 8000);
-    fake_leave(scene.client);
-    fake_assert_quiet(scene.host, 1900);
-    fake_join(scene.host, 0, "10.0.0.1", "other");
-    cr_assert(lease_host_lists(scene.host, "state=ownerless"));
-    fake_join(scene.host, 0, "10.0.0.1", "app");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    cr_assert_leq(fake_pass_until_call(scene.host, 2000), 200);
-}
-
 LEASE_TEST(lease_end, an_owner_that_comes_back_is_not_kept_waiting_for_grace)
 {
     struct scene scene = scene_of("[lease:locks]\nkeys = *\ngrace = 60s\nowner = client\n");
@@ -315,27 +235,6 @@ LEASE_TEST(lease_end, an_owner_that_comes_back_is_not_kept_waiting_for_grace)
     fake_pass(scene.host, 4000);
     fake_join(scene.host, 0, "10.0.0.1", "app");
     cr_assert_leq(fake_pass_until_call(scene.host, 2000), 200);
-}
-
-LEASE_TEST(lease_end, any_connection_of_its_owner_keeps_it)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_join(scene.host, 0, "10.0.0.1", "app");
-    fake_leave(scene.client);
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    assert_call(scene.host, "lease_renew_string job / t1");
-}
-
-LEASE_TEST(lease_end, with_owner_connection_only_the_one_that_took_it_counts)
-{
-    struct scene scene = scene_of(RULES_OF_PROCESSES "owner = connection\n");
-
-    fake_join(scene.host, 0, "10.0.0.1", "app");
-    fake_leave(scene.client);
-    cr_assert(lease_host_lists(scene.host, "state=ownerless"));
-    fake_assert_quiet(scene.host, 2200);
-    cr_assert(lease_host_lists(scene.host, NULL));
 }
 
 LEASE_TEST(lease_end, a_process_goes_on_with_a_connection_on_another_worker)
@@ -404,39 +303,6 @@ LEASE_TEST(lease_end, a_process_that_has_ended_leaves_what_others_have)
     cr_assert_eq(host->information_count, (size_t)1);
     fake_leave(client);
     fake_pass(host, 3000);
-    cr_assert(lease_host_lists(host, NULL));
-}
-
-/* Many that end at once do not fill the log. */
-LEASE_TEST(lease_end, ends_of_owners_are_logged_up_to_a_number)
-{
-    struct fake_host *host = lease_host_new(RULES_OF_PROCESSES, 1);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-
-    for (int i = 0; i < 100; i++) {
-        char request[64];
-        snprintf(request, sizeof request, "SET job%d t1 NX PX 30000", i);
-        fake_ask(client, request, "+OK\r\n");
-    }
-    fake_leave(client);
-    fake_pass(host, 3000);
-    cr_assert(lease_host_lists(host, NULL));
-    cr_assert_eq(host->information_count, (size_t)20);
-}
-
-LEASE_TEST(lease_end, a_process_that_cannot_be_told_is_its_connection)
-{
-    struct fake_host *host = lease_host_new(RULES_OF_PROCESSES, 1);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-
-    host->untold = true;
-    fake_join(host, 0, "10.0.0.1", "app");
-    fake_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
-    fake_ask(client, "SET other t1 NX PX 30000", "+OK\r\n");
-    cr_assert_not_null(strstr(host->warning, "cannot be told (it hides): its connection counts"));
-    cr_assert_eq(host->warning_count, (size_t)1);
-    fake_leave(client);
-    fake_pass(host, 2200);
     cr_assert(lease_host_lists(host, NULL));
 }
 
@@ -554,50 +420,6 @@ LEASE_TEST(lease_end, a_value_of_two_owners_does_not_tell_whose_a_lock_is_behind
     cr_assert(lease_host_lists(host, "key=own"));
 }
 
-LEASE_TEST(lease_end, what_a_connection_took_goes_with_its_name)
-{
-    struct scene scene = scene_of(RULES);
-    struct fake_client *other = fake_join(scene.host, 0, "10.0.0.1", "app");
-
-    fake_rename(scene.client, "job-17");
-    cr_assert(lease_host_lists(scene.host, "owner=10.0.0.1/default/job-17 state=held"));
-    fake_leave(other);
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    fake_leave(scene.client);
-    cr_assert(lease_host_lists(scene.host, "state=ownerless"));
-}
-
-LEASE_TEST(lease_end, the_lock_of_an_owner_that_is_gone_can_be_released)
-{
-    struct scene scene = scene_of(RULES "on_owner_gone = release\n");
-
-    fake_leave(scene.client);
-    fake_assert_quiet(scene.host, 1900);
-    cr_assert_leq(fake_pass_until_call(scene.host, 1000), 300);
-    cr_assert_geq(scene.host->now_us, FAKE_FIRST_US + 2000 * MS, "grace has not passed");
-    cr_assert_str_eq(fake_call_text(scene.host), "lease_release job / t1");
-    fake_fail(scene.host, "ERR");
-    fake_pass_until_call(scene.host, 2000);
-    cr_assert_str_eq(fake_call_text(scene.host), "lease_release job / t1");
-    fake_answer(scene.host, "1");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_owner_gone_total", 1);
-}
-
-LEASE_TEST(lease_end, what_was_to_be_tried_again_is_not_released_within_grace)
-{
-    struct scene scene = scene_of(RULES "on_owner_gone = release\n");
-
-    assert_call(scene.host, "lease_renew_string job / t1");
-    fake_fail(scene.host, "connection lost");
-    fake_leave(scene.client);
-    int64_t gone_us = scene.host->now_us;
-    fake_assert_quiet(scene.host, 1900);
-    cr_assert_leq(fake_pass_until_call(scene.host, 1000), 300);
-    cr_assert_geq(scene.host->now_us, gone_us + 2000 * MS, "grace has not passed");
-    cr_assert_str_eq(fake_call_text(scene.host), "lease_release job / t1");
-}
-
 LEASE_TEST(lease_end, what_was_to_be_tried_again_is_watched_until_grace_has_passed)
 {
     struct scene scene = scene_of(RULES);
@@ -611,51 +433,7 @@ LEASE_TEST(lease_end, what_was_to_be_tried_again_is_watched_until_grace_has_pass
     assert_call(scene.host, "lease_renew_string job / t1");
 }
 
-LEASE_TEST(lease_end, each_kind_is_released_by_its_own_script)
-{
-    static const char *const kinds[][3] = {
-        {REDISSON_LOCK "job 30000 id:1", "$-1\r\n", "lease_release_hash job / id:1"},
-        {"ZADD sem 1700000000 t1", ":1\r\n", "lease_release_zset sem / t1"},
-    };
-
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        struct fake_host *host = lease_host_new(RULES "on_owner_gone = release\n", 1);
-        struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-        fake_ask(client, kinds[i][0], kinds[i][1]);
-        fake_leave(client);
-        assert_call(host, kinds[i][2]);
-        fake_answer(host, "1");
-        cr_assert(lease_host_lists(host, NULL));
-        lease_host_free(host);
-    }
-}
-
 /* ---- libraries ---- */
-
-LEASE_TEST(lease_end, a_library_that_renews_is_watched_only)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_ask(scene.client, MUTEX_REFRESH "job t1 30000", ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, "state=self"));
-    fake_assert_quiet(scene.host, 29800);
-    assert_call(scene.host, "lease_renew_string job / t1");
-    cr_assert_eq(fake_call_number(scene.host, 1), 1);
-    fake_answer(scene.host, "1 24000");
-    fake_assert_quiet(scene.host, 23800);
-    assert_call(scene.host, "lease_renew_string job / t1");
-    fake_answer(scene.host, "0 -2");
-    fake_assert_counter(scene.host, "lease_lost_gone_total", 1);
-}
-
-LEASE_TEST(lease_end, a_library_that_is_never_renewed_is_not_on_file)
-{
-    struct fake_host *host = lease_host_new(RULES "libraries = redisson:never\n", 1);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-
-    fake_ask(client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    cr_assert(lease_host_lists(host, NULL));
-}
 
 /* ---- the last round ---- */
 
@@ -704,45 +482,7 @@ LEASE_TEST(lease_end, the_last_round_does_not_wait_for_what_fails)
     cr_assert(drain(scene.host, 0));
 }
 
-LEASE_TEST(lease_end, the_last_round_releases_nothing_within_grace)
-{
-    struct scene scene = scene_of(RULES "on_owner_gone = release\n");
-
-    fake_leave(scene.client);
-    fake_pass(scene.host, 500);
-    cr_assert(drain(scene.host, 0));
-    cr_assert_eq(scene.host->sent_count, (size_t)0);
-}
-
 /* ---- other rules ---- */
-
-LEASE_TEST(lease_end, other_rules_are_taken_over)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_reload(scene.host, "[lease:first]\nkeys = job\nrenew = 2/3\n" RULES);
-    cr_assert(lease_host_lists(scene.host, "rule=first"));
-    cr_assert_gt(fake_pass_until_call(scene.host, 30000), 17000);
-    fake_answer(scene.host, "1 30000");
-    fake_reload(scene.host, "[lease:other]\nkeys = x\n");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_dropped_total", 1);
-    fake_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_reload(scene.host, "[lease:hashes]\nkeys = *\nkind = hash\n");
-    fake_reload(scene.host, "");
-    fake_ask(scene.client, "SET x t1 NX PX 30000", "+OK\r\n");
-}
-
-LEASE_TEST(lease_end, a_shorter_max_hold_counts_at_once)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_pass(scene.host, 5000);
-    fake_reload(scene.host, RULES "max_hold = 4s\n");
-    fake_pass(scene.host, 200);
-    cr_assert(lease_host_lists(scene.host, "state=max-hold"));
-}
 
 LEASE_TEST(lease_end, rules_that_go_while_requests_and_scripts_are_under_way)
 {
@@ -756,31 +496,4 @@ LEASE_TEST(lease_end, rules_that_go_while_requests_and_scripts_are_under_way)
     cr_assert_neq(strcmp(fake_call_text(scene.host), "lease_renew_string job / t1"), 0);
 }
 
-LEASE_TEST(lease_end, who_was_there_before_the_first_rule_counts_as_an_owner)
-{
-    struct fake_host *host = lease_host_new("", 1);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-
-    fake_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
-    fake_reload(host, RULES);
-    fake_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
-    cr_assert(lease_host_lists(host, "owner=10.0.0.1/default/app state=held"));
-}
-
 /* ---- the admin port ---- */
-
-LEASE_TEST(lease_end, long_lists_and_long_names_are_cut)
-{
-    struct fake_host *host = lease_host_new(RULES, 1);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-    char text[700];
-
-    for (int i = 0; i < 1001; i++) {
-        snprintf(text, sizeof text, "SET job:%0400d t NX PX 30000", i);
-        fake_ask(client, text, "+OK\r\n");
-    }
-    char *list = fake_tell(host, "LEASES");
-    cr_assert_not_null(strstr(list, "000...\" db=0"));
-    cr_assert_not_null(strstr(list, "\n# and 1 more\n"));
-    free(list);
-}

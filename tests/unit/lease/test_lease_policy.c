@@ -5,18 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* So long that any renewal would be due. In ms. */
-#define MINUTES 180000
 /* So long a renewal of a lease of 30 s is put off. */
 #define PUT_OFF 19000
 #define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\nwatchdog =\n"
 
 #define REDIS_PY_RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
-#define REDIS_PY_REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
 #define REDLOCK_ACQUIRE "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 "
-#define REDLOCK_RELEASE "EVALSHA e4612211c9f8f51c257e26e056b0a654b3187242 2 "
 #define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
-#define REDISSON_UNLOCK "EVALSHA 3ffe249c16dee540ac8ab32e39bd408626b9aff7 2 "
 #define REDISSON_READ_LOCK "EVALSHA 95553a6ff11176c18e71344e89d116b06fd6f753 2 "
 #define REDISSON_PERMITS "EVALSHA 992c96b09a3d8ea0b37f5dc12e5347a44d93909d 3 "
 #define SEMAPHORE_ACQUIRE "EVALSHA 43ebdb49120d170e08af560cb4e46e36f8585936 1 "
@@ -125,68 +120,6 @@ LEASE_TEST(lease_policy, locks_are_recognised_and_renewed_at_a_third)
     }
 }
 
-LEASE_TEST(lease_policy, refusals_are_no_locks)
-{
-    static const char *const asked[][2] = {
-        {"SET job t1 NX PX 30000", "$-1\r\n"},
-        {"SET job t1 NX PX 30000", "_\r\n"},
-        {"SET job t1 NX PX 30000", "-OOM no\r\n"},
-        {"SET job t1 NX GET PX 30000", "$2\r\nt2\r\n"},
-        {"SETNX job t1", ":0\r\n"},
-        {REDLOCK_ACQUIRE "a b t1 30000", ":1\r\n"},
-        {REDISSON_LOCK "job 30000 id:1", ":1234\r\n"},
-        {REDISSON_LOCK "job 30000 id:1", "-NOSCRIPT No matching script\r\n"},
-        {SEMAPHORE_ACQUIRE "sem 5 t1 30000 1700000000000", ":0\r\n"},
-        {"SET job t1 PX 30000", "+OK\r\n"},
-        {"ZADD sem 17 t1", ":1\r\n"},
-        {"SET job t1 NX PX 0", "-ERR invalid expire time\r\n"},
-    };
-    struct scene scene = scene_of(RULES "libraries = redlock.net:self\n");
-
-    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        fake_ask(scene.client, asked[i][0], asked[i][1]);
-        fake_pass(scene.host, 200);
-        while (scene.host->calls != NULL) {
-            /* An answer that was not clear: it was asked what has come of it. */
-            fake_answer(scene.host, "0 -2");
-        }
-        cr_assert(lease_host_lists(scene.host, NULL), "%s", asked[i][0]);
-    }
-    fake_assert_quiet(scene.host, MINUTES);
-    fake_assert_counter(scene.host, "lease_acquired_total", 0);
-    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
-}
-
-LEASE_TEST(lease_policy, other_keys_and_kinds_are_not_watched)
-{
-    struct scene scene = scene_of("[lease:locks]\nkeys = lock:*\nkind = hash\nwatchdog =\n");
-
-    fake_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
-    fake_ask(scene.client, "SET lock:job t1 NX PX 30000", "+OK\r\n");
-    fake_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_ask(scene.client, REDISSON_LOCK "lock:job 30000 id:1", "$-1\r\n");
-    cr_assert(lease_host_lists(scene.host, "key=lock:job"));
-}
-
-LEASE_TEST(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
-{
-    struct scene scene = scene_with_lock(RULES);
-
-    for (int i = 1; i <= 20; i++) {
-        int64_t sent_us = scene.host->now_us;
-        int64_t passed = fake_pass_until_call(scene.host, 20000);
-        cr_assert(passed >= 8600 && passed <= 10000, "%lld ms", (long long)passed);
-        cr_assert_eq(fake_call_number(scene.host, 1), 30000);
-        cr_assert_eq(fake_call_number(scene.host, 2), (double)(30000 - (scene.host->now_us - sent_us) / MS));
-        cr_assert_eq(fake_call_number(scene.host, 3), 3750);
-        fake_answer(scene.host, "1 30000");
-        fake_assert_counter(scene.host, "lease_renewals_total", (uint64_t)i);
-    }
-    cr_assert(lease_host_lists(scene.host, "lease=30000 left=30000"));
-    cr_assert(lease_host_lists(scene.host, "renewals=20 deferred=0 failures=0 reason=\"renewed\""));
-}
-
 /* However the looks at leases fall: ten times a second is seldom for a short one. */
 LEASE_TEST(lease_policy, a_short_lease_is_renewed_by_its_third)
 {
@@ -206,56 +139,7 @@ LEASE_TEST(lease_policy, a_short_lease_is_renewed_by_its_third)
     }
 }
 
-LEASE_TEST(lease_policy, locks_of_other_databases_are_others)
-{
-    struct scene scene = scene_with_lock(RULES);
-
-    scene.client->view.database = 3;
-    fake_ask(scene.client, REDIS_PY_RELEASE "job t1", ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, "db=0"));
-    fake_pass_until_call(scene.host, 20000);
-    cr_assert_eq(scene.host->calls->database, 0);
-    fake_ask(scene.client, "SET job t2 NX PX 3000", "+OK\r\n");
-    fake_answer(scene.host, "1 30000");
-    fake_pass_until_call(scene.host, 2000);
-    cr_assert_eq(scene.host->calls->database, 3);
-}
-
 /* ---- releasing ---- */
-
-static const char *const releases[] = {
-    REDIS_PY_RELEASE "job t1",
-    "DEL job",
-    "UNLINK other job",
-    "GETDEL job",
-    "DELIFEQ job t1",
-    "DELEX job IFEQ t1",
-    "SET job t2 PX 3000",
-    "RENAME job gone",
-    "PERSIST job",
-    "PEXPIRE job 0",
-    "GETSET job x",
-};
-
-LEASE_TEST(lease_policy, nothing_is_renewed_from_the_release_on)
-{
-    for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
-        struct scene scene = scene_with_lock(RULES);
-        fake_send(scene.client, releases[i]);
-        cr_assert_eq(scene.client->request_count, (size_t)1, "%s", releases[i]);
-        cr_assert(lease_host_lists(scene.host, "state=releasing"), "%s", releases[i]);
-        fake_assert_quiet(scene.host, PUT_OFF);
-        fake_hear(scene.client, strncmp(releases[i], "GETDEL", 6) == 0 ? "$2\r\nt1\r\n"
-                                : strncmp(releases[i], "SET", 3) == 0 || strncmp(releases[i], "REN", 3) == 0
-                                    ? "+OK\r\n"
-                                    : ":1\r\n");
-        cr_assert(lease_host_lists(scene.host, NULL), "%s", releases[i]);
-        fake_assert_quiet(scene.host, MINUTES);
-        fake_assert_counter(scene.host, "lease_released_total", 1);
-        cr_assert_eq(scene.host->warning_count, (size_t)0);
-        lease_host_free(scene.host);
-    }
-}
 
 /* Nobody says whether Redis will ever come to it, and whose it is. */
 LEASE_TEST(lease_policy, a_release_under_way_puts_a_renewal_off_for_no_longer_than_the_lease_bears)
@@ -278,154 +162,7 @@ LEASE_TEST(lease_policy, a_release_under_way_puts_a_renewal_off_for_no_longer_th
     }
 }
 
-LEASE_TEST(lease_policy, that_was_not_released_is_asked_for_and_goes_on)
-{
-    struct scene scene = scene_with_lock(RULES);
-
-    fake_send(scene.client, REDIS_PY_RELEASE "job t1");
-    fake_pass(scene.host, 5000);
-    fake_hear(scene.client, ":0\r\n");
-    fake_pass(scene.host, 100);
-    assert_call(scene.host, "lease_renew_string job / t1");
-    /* It changes nothing. */
-    cr_assert_eq(fake_call_number(scene.host, 1), 1);
-    fake_answer(scene.host, "1 24900");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    assert_renewed_with(scene.host, "lease_renew_string job / t1", 3000, 5000);
-    cr_assert_eq(fake_call_number(scene.host, 1), 30000);
-}
-
-LEASE_TEST(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
-{
-    static const struct {
-        const char *answer;
-        const char *counter;
-        bool goes_on;
-    } cases[] = {{"0 -2", "lease_released_total", false},
-                 {"-1 3000", "lease_released_total", false},
-                 {"-2 -1", "lease_released_total", false},
-                 {"-4 -1", "lease_released_total", false},
-                 {"1 24900", NULL, true},
-                 {"2 24900", NULL, true}};
-
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct scene scene = scene_with_lock(RULES);
-        fake_ask(scene.client, REDIS_PY_RELEASE "job t1", "-ERR something\r\n");
-        fake_pass(scene.host, 100);
-        cr_assert_eq(fake_call_number(scene.host, 1), 1);
-        fake_answer(scene.host, cases[i].answer);
-        cr_assert(lease_host_lists(scene.host, cases[i].goes_on ? "state=held" : NULL));
-        if (cases[i].counter != NULL) {
-            fake_assert_counter(scene.host, cases[i].counter, 1);
-        }
-        lease_host_free(scene.host);
-    }
-}
-
-LEASE_TEST(lease_policy, a_release_whose_answer_is_lost_counts_as_one)
-{
-    struct scene scene = scene_with_lock(RULES);
-
-    fake_send(scene.client, "DEL job");
-    fake_lose(scene.client);
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_released_total", 1);
-    fake_assert_quiet(scene.host, MINUTES);
-}
-
-LEASE_TEST(lease_policy, a_hash_lock_that_is_held_several_times_goes_on_until_the_last_unlock)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    fake_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    fake_assert_counter(scene.host, "lease_acquired_total", 1);
-    fake_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":0\r\n");
-    fake_pass(scene.host, 100);
-    fake_answer(scene.host, "1 30000");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    fake_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, NULL));
-}
-
-LEASE_TEST(lease_policy, others_tokens_release_nothing)
-{
-    struct scene scene = scene_with_lock(RULES);
-
-    fake_send(scene.client, REDIS_PY_RELEASE "job t2");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
-    fake_hear(scene.client, ":0\r\n");
-}
-
-LEASE_TEST(lease_policy, that_is_taken_again_in_the_pipeline_that_releases_it)
-{
-    struct scene scene = scene_with_lock(RULES);
-
-    fake_send(scene.client, REDIS_PY_RELEASE "job t1");
-    fake_send(scene.client, "SET job t1 NX PX 6000");
-    fake_send(scene.client, REDIS_PY_RELEASE "job t1");
-    fake_send(scene.client, "SET job t1 NX PX 3000");
-    fake_hear(scene.client, ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_hear(scene.client, "+OK\r\n");
-    cr_assert(lease_host_lists(scene.host, "state=releasing"));
-    fake_assert_quiet(scene.host, 3500);
-    fake_hear(scene.client, ":1\r\n");
-    fake_hear(scene.client, "+OK\r\n");
-    cr_assert(lease_host_lists(scene.host, "lease=3000"));
-    fake_assert_counter(scene.host, "lease_acquired_total", 3);
-    fake_assert_counter(scene.host, "lease_released_total", 2);
-}
-
-LEASE_TEST(lease_policy, a_flush_releases_what_is_gone_then)
-{
-    static const struct {
-        const char *answer; /* NULL: none comes */
-        int64_t least_ms, most_ms;
-        const char *counter;
-    } cases[] = {{"+OK\r\n", 0, 200, "lease_released_total"},
-                 {"-NOPERM\r\n", 8000, 10000, "lease_lost_gone_total"},
-                 {NULL, 8000, 10000, "lease_unseen_total"}};
-
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct scene scene = scene_with_lock(RULES);
-        fake_send(scene.client, "FLUSHALL");
-        if (cases[i].answer != NULL) {
-            fake_hear(scene.client, cases[i].answer);
-        } else {
-            fake_lose(scene.client);
-        }
-        assert_renewed_with(scene.host, "lease_renew_string job / t1", cases[i].least_ms, cases[i].most_ms);
-        fake_answer(scene.host, "0 -2");
-        fake_assert_counter(scene.host, cases[i].counter, 1);
-        lease_host_free(scene.host);
-    }
-}
-
 /* ---- transactions ---- */
-
-LEASE_TEST(lease_policy, within_a_transaction_nothing_counts_before_exec)
-{
-    struct scene scene = scene_with_lock(RULES);
-
-    fake_send(scene.client, "WATCH job");
-    fake_send(scene.client, "MULTI");
-    fake_send(scene.client, "DEL job");
-    fake_send(scene.client, "SET other t2 NX PX 30000");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    fake_send(scene.client, "EXEC");
-    cr_assert(lease_host_lists(scene.host, "state=releasing"));
-    fake_assert_quiet(scene.host, PUT_OFF);
-    fake_hear(scene.client, "*2\r\n:1\r\n+OK\r\n");
-    fake_pass(scene.host, 100);
-    /* EXEC has said it all; but the other is due for a long time. */
-    cr_assert_eq(scene.host->call_count, (size_t)1);
-    cr_assert_str_eq(fake_call_text(scene.host), "lease_renew_string other / t2");
-    cr_assert(lease_host_lists(scene.host, "key=other"));
-    fake_assert_counter(scene.host, "lease_released_total", 1);
-    fake_assert_counter(scene.host, "lease_acquired_total", 2);
-}
 
 LEASE_TEST(lease_policy, a_transaction_that_is_given_up_changes_nothing)
 {
@@ -443,29 +180,6 @@ LEASE_TEST(lease_policy, a_transaction_that_is_given_up_changes_nothing)
         cr_assert_eq(scene.client->request_count, (size_t)0);
         lease_host_free(scene.host);
     }
-}
-
-LEASE_TEST(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_send(scene.client, "MULTI");
-    fake_send(scene.client, "ZREMRANGEBYSCORE sem -inf 1699999990.5");
-    fake_send(scene.client, "ZADD sem 1700000000.5 t1");
-    fake_send(scene.client, "ZRANK sem t1");
-    fake_ask(scene.client, "EXEC", "*3\r\n:0\r\n:1\r\n:0\r\n");
-    fake_assert_counter(scene.host, "lease_acquired_total", 1);
-    cr_assert(lease_host_lists(scene.host, "lease=10000"));
-    assert_renewed_with(scene.host, "lease_renew_zset sem / t1", 6200, 6700);
-    /* The client's score and as much as has passed, but for a third of the lease. */
-    double later = (double)(scene.host->now_us - FAKE_FIRST_US) / 1e6 - 10.0 / 3;
-    cr_assert_float_eq(fake_call_number(scene.host, 1), 1700000000.5 + later, 1e-2);
-    cr_assert_eq(fake_call_number(scene.host, 2), 1700000000.5);
-    cr_assert_leq(fake_call_number(scene.host, 3), 10000);
-    fake_answer(scene.host, "1 -1");
-    fake_ask(scene.client, "ZREM sem t1", ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_released_total", 1);
 }
 
 /* Returns how long after its request a permit is renewed, µs: requests went before it, it is taken so much later than a
@@ -509,38 +223,6 @@ LEASE_TEST(lease_policy, a_permit_is_renewed_before_two_thirds_are_over)
 
 /* ---- without a lease ---- */
 
-LEASE_TEST(lease_policy, setnx_alone_is_healed)
-{
-    struct scene scene = scene_of(RULES);
-
-    fake_ask(scene.client, "SETNX job t1", ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, "state=unhealed"));
-    cr_assert_leq(fake_pass_until_call(scene.host, 2000), 1000);
-    assert_call(scene.host, "lease_heal job / t1");
-    cr_assert_eq(fake_call_number(scene.host, 1), 30000);
-    fake_answer(scene.host, "1 30000");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    fake_assert_counter(scene.host, "lease_healed_total", 1);
-    assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
-}
-
-LEASE_TEST(lease_policy, what_cannot_be_healed_is_tried_again_as_long_as_it_takes)
-{
-    struct scene scene = scene_of(RULES "grace = 1s\n");
-
-    fake_ask(scene.client, "SETNX job t1", ":1\r\n");
-    fake_leave(scene.client);
-    scene.host->refusal = "no connection";
-    fake_pass(scene.host, 100000);
-    cr_assert_gt(fake_counter(scene.host, "lease_failures_total"), (uint64_t)50);
-    scene.host->refusal = NULL;
-    fake_pass_until_call(scene.host, 2000);
-    assert_call(scene.host, "lease_heal job / t1");
-    fake_answer(scene.host, "1 30000");
-    fake_pass(scene.host, 1000);
-    cr_assert(lease_host_lists(scene.host, NULL));
-}
-
 /* ---- many ---- */
 
 LEASE_TEST(lease_policy, calls_under_way_are_bounded)
@@ -566,30 +248,6 @@ LEASE_TEST(lease_policy, calls_under_way_are_bounded)
     }
     fake_assert_counter(scene.host, "lease_renewals_total", 20000);
     fake_assert_counter(scene.host, "lease_held", 20000);
-}
-
-LEASE_TEST(lease_policy, what_max_leases_has_no_room_for_is_not_watched)
-{
-    struct scene scene = scene_of(RULES "[lease]\nmax_leases = 2000\n");
-    char text[64];
-
-    for (int i = 0; i < 501; i++) {
-        snprintf(text, sizeof text, "SET job:%d t NX PX 30000", i);
-        fake_ask(scene.client, text, "+OK\r\n");
-    }
-    fake_assert_counter(scene.host, "lease_weight", 500);
-    fake_assert_counter(scene.host, "lease_unwatched_total", 1);
-    cr_assert_not_null(strstr(scene.host->warning, "max_leases reached: job:500 of process:"));
-    /* What is there is not made more of, either; and it stays if there is to be less. */
-    fake_ask(scene.client, REDIS_PY_REACQUIRE "job:0 t 3000", ":1\r\n");
-    fake_reload(scene.host, RULES "[lease]\nmax_leases = 1000\n");
-    fake_pass(scene.host, 100);
-    fake_assert_counter(scene.host, "lease_held", 499);
-    fake_assert_counter(scene.host, "lease_unwatched_total", 2);
-    fake_ask(scene.client, REDIS_PY_REACQUIRE "job:1 t 60000", ":1\r\n");
-    fake_reload(scene.host, RULES);
-    fake_ask(scene.client, "SET job:0 t NX PX 3000", "+OK\r\n");
-    fake_assert_counter(scene.host, "lease_weight", 509);
 }
 
 LEASE_TEST(lease_policy, requests_that_max_leases_has_no_room_for_are_not_kept)

@@ -46,26 +46,6 @@ static void rule_free(struct lease_rule *rule)
     free(rule);
 }
 
-Test(lease_rule, without_a_word)
-{
-    struct lease_rule *rule = rule_of("keys = lock:*\n");
-
-    cr_assert_str_eq(rule->terms.rule, "a");
-    cr_assert_eq(rule->terms.ttl_us, 30 * SECOND);
-    cr_assert_eq(rule->terms.renew, 1);
-    cr_assert_eq(rule->terms.renew_of, 3);
-    cr_assert_eq(rule->terms.max_hold_us, 3600 * SECOND);
-    cr_assert_eq(rule->terms.grace_us, 5 * SECOND);
-    cr_assert_eq(rule->terms.owner, LEASE_OWNER_PROCESS);
-    cr_assert_eq(rule->terms.farewell, LEASE_FAREWELL_EXPIRE);
-    cr_assert_eq(rule->watched, LEASE_WATCH_AUTO);
-    cr_assert_eq(rule->score, LEASE_SCORE_AUTO);
-    cr_assert_eq(rule->unit, LEASE_SCORE_UNIT_AUTO);
-    cr_assert(match_keys_is(rule->keys, slice_of("lock:7")));
-    cr_assert_not(match_keys_is(rule->keys, slice_of("job")));
-    rule_free(rule);
-}
-
 Test(lease_rule, with_all_words)
 {
     struct lease_rule *rule = rule_of("keys = a b*\nkind = semaphore\nttl = 100ms\nrenew = 999/1000\nmax_hold = 2m\n"
@@ -145,34 +125,6 @@ Test(lease_rule, whose_times_are_out_of_range_or_without_a_unit)
         conf_faults_free(&faults);
         free(text);
     }
-}
-
-/* One letter for each kind that is watched. */
-static void assert_watches(const char *kind, const char *expected)
-{
-    static const char letters[] = "-sShrbe";
-    char *options = conf_format("keys = a\nkind = %s\n", kind);
-    struct lease_rule *rule = rule_of(options);
-    char watched[sizeof letters] = "";
-    size_t count = 0;
-
-    for (int i = LEASE_STRING; i <= LEASE_SEMAPHORE_BY_EXPIRY; i++) {
-        if (lease_rule_watches(rule, (enum lease_kind)i)) {
-            watched[count++] = letters[i];
-        }
-    }
-    cr_assert_str_eq(watched, expected);
-    cr_assert(lease_rule_watches(rule, LEASE_KIND_ANY));
-    rule_free(rule);
-    free(options);
-}
-
-Test(lease_rule, watches_its_kind)
-{
-    assert_watches("auto", "sShrbe");
-    assert_watches("string", "sS");
-    assert_watches("hash", "hr");
-    assert_watches("semaphore", "be");
 }
 
 /* The first one of the library that does so; any if it is NOTHING. */

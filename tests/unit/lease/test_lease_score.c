@@ -73,19 +73,6 @@ Test(lease_score, is_written_so_that_the_same_is_read)
     }
 }
 
-Test(lease_score, unit_is_that_in_which_it_is_near_to_now)
-{
-    cr_assert_eq(lease_score_unit(1700000000, WALL_US), SECOND);
-    cr_assert_eq(lease_score_unit(1700000000.5, WALL_US), SECOND);
-    cr_assert_eq(lease_score_unit(1700000000000, WALL_US), 1000);
-    cr_assert_eq(lease_score_unit(1700000000000000, WALL_US), 1);
-    cr_assert_eq(lease_score_unit(1700000000 - 365 * 86400.0, WALL_US), SECOND);
-    cr_assert_eq(lease_score_unit(1700000000 - 367 * 86400.0, WALL_US), 0);
-    cr_assert_eq(lease_score_unit(17, WALL_US), 0);
-    cr_assert_eq(lease_score_unit(-1700000000, WALL_US), 0);
-    cr_assert_eq(lease_score_unit(922337203685477, WALL_US), 0);
-}
-
 /* Expects the kind and the lease; lease_s 0: it tells nothing. */
 static void assert_told(const struct lease_rule *rule, double value, const double *reaped, enum lease_kind kind,
                         double lease_s)

@@ -1,4 +1,5 @@
 /* The scripts of lock libraries: known by digest, by text, by idiom, and what calls of them mean. */
+#include "lease/lease_registry.h"
 #include "lease_request.h"
 
 #include <criterion/criterion.h>
@@ -97,73 +98,6 @@ Test(lease_shape_scripts, of_headgate_itself)
             cr_assert_eq(request_action(text), releases && keys == 1 ? LEASE_RELEASE : LEASE_NOTHING, "%s", own->name);
         }
     }
-}
-
-Test(lease_shape_scripts, of_libraries)
-{
-    static const char *const some[] = {"redis-py", "node-redlock", "redlock.net", "spring", "shedlock", "redisson"};
-    size_t count = 0, rows = 0;
-
-    for (const char *library; (library = lease_script_library(count)) != NULL; count++) {
-        cr_assert_eq(strcspn(library, " :ABCDEFGHIJKLMNOPQRSTUVWXYZ"), strlen(library), "%s", library);
-        for (size_t i = 0; i < count; i++) {
-            cr_assert_str_neq(lease_script_library(i), library);
-        }
-        for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-            rows += lease_script_is_of(lease_shape_script(i), slice_of(library));
-        }
-    }
-    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        const struct lease_script *script = lease_shape_script(i);
-        cr_assert(strncmp(script->name, script->library, strlen(script->library)) == 0, "%s", script->name);
-        rows--;
-    }
-    cr_assert_eq(rows, (size_t)0, "each row is of one library");
-    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        size_t at = 0;
-        while (at < count && strcmp(lease_script_library(at), some[i]) != 0) {
-            at++;
-        }
-        cr_assert_lt(at, count, "%s", some[i]);
-    }
-    const struct lease_script *first = lease_shape_script(0);
-    cr_assert(lease_script_is_of(first, slice_of("redis-py")) && lease_script_is_of(first, slice_of("Redis-PY")));
-    cr_assert_not(lease_script_is_of(first, slice_of("redis-p")));
-    cr_assert_not(lease_script_is_of(first, slice_of("redis-py ")));
-    cr_assert_not(lease_script_is_of(first, slice_of("")));
-}
-
-Test(lease_shape_scripts, with_leases_that_are_none)
-{
-    static const char *const faulty[] = {"", "x", "1.5", "9223372036854775808", "00", "- 1", "0x10"};
-
-    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        const struct lease_script *script = lease_shape_script(i);
-        for (size_t j = 0; j < sizeof faulty / sizeof faulty[0] && script->lease != 0; j++) {
-            struct request made = call_of(script, faulty[j], "0", false);
-            cr_assert_eq(made.shape.action, LEASE_NOTHING, "%s: %s", script->name, faulty[j]);
-            free(made.bytes);
-        }
-        for (int j = 0; j < 2 && script->lease != 0; j++) {
-            struct request made = call_of(script, j == 0 ? "0" : "-9223372036854775", "1", false);
-            cr_assert_eq(made.shape.action, script->action == LEASE_EXTEND ? LEASE_RELEASE : LEASE_NOTHING, "%s",
-                         script->name);
-            free(made.bytes);
-        }
-        if (script->lease != 0) {
-            struct request made = call_of(script, "922337203685477", "1", false);
-            cr_assert(made.shape.action == script->action && made.shape.lease_ms == 0, "%s: never ends", script->name);
-            free(made.bytes);
-            made = call_of(script, script->unit == LEASE_UNIT_S ? "3155760000" : "3155760000000", "0", false);
-            cr_assert_eq(made.shape.lease_ms, 3155760000000, "%s: 100 years", script->name);
-            free(made.bytes);
-        }
-    }
-    struct request made =
-        request_of("evalsha 992c96b09a3d8ea0b37f5dc12e5347a44d93909d 3 a b c 1 9 -9223372036854775807 0 "
-                   "publish id");
-    cr_assert_eq(made.shape.action, LEASE_NOTHING, "no overflow");
-    free(made.bytes);
 }
 
 Test(lease_shape_scripts, with_counts_that_are_wrong)
@@ -363,34 +297,24 @@ Test(lease_shape_texts, cut_and_changed)
     }
 }
 
-static const struct lease_script *lookup(void *context, struct slice digest)
-{
-    return slice_is(digest, DIGEST_OF_NOTHING) ? context : NULL;
-}
+/* ---- what is learned ---- */
 
-Test(lease_shape_texts, by_eval_and_learned)
+Test(lease_shape_scripts, are_remembered_but_not_without_end)
 {
-    const char *text = HELD "return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
-    const struct slice words[] = {slice_of("eval"), slice_of(text), slice_of("1"),
-                                  slice_of("k"),    slice_of("t"),  slice_of("5")};
-    struct request made = request_of_words(words, 6);
-    struct slice found;
+    struct lease_registry *registry = lease_registry_new(1);
+    const struct lease_script script = {.name = "a"}, other = {.name = "b"};
+    char digest[LEASE_DIGEST_LENGTH + 1];
 
-    request_read(&made);
-    cr_assert(made.shape.action == LEASE_EXTEND && slice_is(made.shape.key, "k") && slice_is(made.shape.token, "t"));
-    cr_assert_eq(made.shape.lease_ms, 5);
-    cr_assert(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found) && slice_is(found, text));
-    free(made.bytes);
-    made = request_of("evalsha DA39a3ee5e6b4b0d3255bfef95601890afd80709 1 k t 5");
-    cr_assert_eq(made.shape.action, LEASE_UNSEEN);
-    lease_shape_read(&made.shape, made.command, (struct slice){made.bytes, made.length}, lookup, (void *)learn(text));
-    cr_assert(made.shape.action == LEASE_EXTEND && made.shape.lease_ms == 5);
-    free(made.bytes);
-    made = request_of("script LOAD return");
-    cr_assert(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found) &&
-              slice_is(found, "return"));
-    free(made.bytes);
-    made = request_of("script exists return");
-    cr_assert_not(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found));
-    free(made.bytes);
+    cr_assert_null(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)));
+    for (size_t user = 1; user <= 3; user++) {
+        lease_registry_learn(registry, DIGEST_OF_NOTHING, &script, user < 3 ? user : 2);
+    }
+    for (int i = 0; i < 5000; i++) {
+        snprintf(digest, sizeof digest, "%040d", i);
+        lease_registry_learn(registry, digest, &other, 1);
+    }
+    cr_assert_eq(lease_registry_script(registry, slice_of(digest)), &other);
+    cr_assert_null(lease_registry_script(registry, slice_of("0000000000000000000000000000000000000000")));
+    cr_assert_eq(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)), &script, "another user's");
+    lease_registry_free(registry);
 }

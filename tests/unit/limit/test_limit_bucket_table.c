@@ -8,26 +8,6 @@
 
 /* ---- buckets ---- */
 
-Test(limit_bucket_table, gives_the_same_bucket_for_the_same_name)
-{
-    struct one_rule *one = one_rule(1, 100);
-    struct limit_bucket *alice = pin_tracked(one->share, &one->member, "user:alice");
-    struct limit_bucket *bob = pin_tracked(one->share, &one->member, "user:bob");
-
-    cr_assert_neq(alice, bob);
-    cr_assert_eq(pin_tracked(one->share, &one->member, "user:alice"), alice);
-    cr_assert_eq(alice->pins, 2);
-    cr_assert_eq(bob->pins, 1);
-    cr_assert_eq(limit_share_tracked(one->share), 2);
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, alice);
-    cr_assert_eq(alice->pins, 0);
-    cr_assert_eq(pin_tracked(one->share, &one->member, "user:alice"), alice, "it stays until it is swept");
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, bob);
-    one_rule_free(one);
-}
-
 /* Names are bytes: none is cut at a zero, and the longest and the empty one are names too. */
 Test(limit_bucket_table, keeps_names_of_any_bytes_apart)
 {
@@ -95,21 +75,6 @@ Test(limit_bucket_table, that_is_full_has_one_bucket_for_all_others)
     one_rule_free(one);
 }
 
-Test(limit_bucket_table, of_which_room_is_changed_by_who_joins_later)
-{
-    struct one_rule *one = one_rule(1, 1);
-    struct limit_member wider = {.description = "per=user"};
-
-    cr_assert(charge_once(one, "user:a", NOW));
-    cr_assert_not(is_tracked_at(one, "user:b", NOW));
-    join(one->share, &wider, "api", "what api counts", one->meter, 2);
-    cr_assert(is_tracked_at(one, "user:b", NOW));
-    cr_assert(charge_once(one, "user:b", NOW));
-    cr_assert_not(is_tracked_at(one, "user:c", NOW));
-    limit_bucket_table_leave(one->share, &wider);
-    one_rule_free(one);
-}
-
 /* Connections that are open but idle have theirs pinned; they must not keep the room from those who come. */
 Test(limit_bucket_table, that_is_full_takes_the_room_of_who_is_idle_even_if_pinned)
 {
@@ -140,22 +105,6 @@ Test(limit_bucket_table, that_is_full_takes_the_room_of_who_is_idle_even_if_pinn
     limit_bucket_unpin(one->share, busy);
     queued->queued = 0;
     limit_bucket_unpin(one->share, queued);
-    one_rule_free(one);
-}
-
-Test(limit_bucket_table, that_was_revoked_is_kept_for_all_who_have_it_pinned)
-{
-    struct one_rule *one = one_rule(2, 1);
-    struct limit_bucket *old = pin_tracked(one->share, &one->member, "user:old");
-
-    cr_assert_eq(pin_tracked(one->share, &one->member, "user:old"), old);
-    cr_assert(is_tracked_at(one, "user:new", NOW));
-    cr_assert(old->revoked);
-    limit_bucket_unpin(one->share, old);
-    cr_assert_eq(old->pins, 1);
-    cr_assert(charge(one->share, &one->meter, old, NOW));
-    limit_bucket_unpin(one->share, old);
-    cr_assert_eq(limit_share_tracked(one->share), 1);
     one_rule_free(one);
 }
 
@@ -351,32 +300,6 @@ Test(limit_bucket_table, grows_to_a_hundred_thousand_buckets_and_back)
 }
 
 /* ---- members ---- */
-
-Test(limit_bucket_table, of_equal_identity_are_one)
-{
-    struct one_rule *one = one_rule(1, 100);
-    struct limit_member other_worker = {.description = "per=user"}, other_rule = {.description = "per=user"};
-    struct limit_bucket *alice = pin_tracked(one->share, &one->member, "user:alice");
-
-    join(one->share, &other_worker, "api", "what api counts", one->meter, 100);
-    join(one->share, &other_rule, "api", "what api counts now", one->meter, 100);
-    cr_assert_eq(other_worker.bucket_table, one->member.bucket_table);
-    cr_assert_neq(other_rule.bucket_table, one->member.bucket_table);
-    cr_assert_eq(pin_tracked(one->share, &other_worker, "user:alice"), alice);
-    struct limit_bucket *of_other_rule = pin_tracked(one->share, &other_rule, "user:alice");
-    cr_assert_neq(of_other_rule, alice);
-    for (int i = 0; i < 5; i++) {
-        cr_assert(charge(one->share, &one->meter, alice, NOW));
-    }
-    cr_assert_not(charge(one->share, &one->meter, alice, NOW));
-    cr_assert(charge(one->share, &one->meter, of_other_rule, NOW));
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, of_other_rule);
-    limit_bucket_table_leave(one->share, &other_worker);
-    limit_bucket_table_leave(one->share, &other_rule);
-    one_rule_free(one);
-}
 
 /* As a reload does it: the new rules join before the old ones leave. */
 Test(limit_bucket_table, survives_a_reload_with_its_counters)

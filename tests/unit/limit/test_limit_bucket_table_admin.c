@@ -16,51 +16,6 @@ static void refuse(struct one_rule *one, const char *name, size_t length, uint64
     limit_bucket_unpin(one->share, bucket);
 }
 
-Test(limit_bucket_table, is_printed_with_those_who_were_refused_most)
-{
-    struct one_rule *one = one_rule(2, 14);
-    char expected[2000] = "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=14\n";
-
-    for (uint64_t i = 1; i <= 13; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "user:%llu", (unsigned long long)i);
-        /* 7 is coprime to 13: in no order. */
-        refuse(one, name, strlen(name), (i * 7) % 13 * 10 + 10);
-    }
-    cr_assert(charge_once(one, "user:well-behaved", NOW));
-    refuse(one, "user:one-too-many", 17, 95);
-    for (int64_t refused = 130; refused >= 50; refused -= 10) {
-        int number = 1;
-        while (number * 7 % 13 * 10 + 10 != refused) {
-            number++;
-        }
-        snprintf(expected + strlen(expected), sizeof expected - strlen(expected),
-                 "offender=user:%d rule=api refused=%lld next_admission_ms=58000\n", number, (long long)refused);
-        if (refused == 100) {
-            strcat(expected, "offender=others rule=api refused=95 next_admission_ms=58000\n");
-        }
-    }
-    assert_printed(one->share, NOW + 2 * SECOND, expected);
-    one_rule_free(one);
-}
-
-Test(limit_bucket_table, rounds_up_the_time_until_the_next_admission)
-{
-    struct one_rule *one = one_rule(1, 10);
-
-    refuse(one, "user:a", 6, 1);
-    assert_printed(one->share, NOW + 60 * SECOND - 1001,
-                   "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=1\n"
-                   "offender=user:a rule=api refused=1 next_admission_ms=2\n");
-    assert_printed(one->share, NOW + 60 * SECOND - 1000,
-                   "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=1\n"
-                   "offender=user:a rule=api refused=1 next_admission_ms=1\n");
-    assert_printed(one->share, NOW + 60 * SECOND,
-                   "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=1\n"
-                   "offender=user:a rule=api refused=1 next_admission_ms=0\n");
-    one_rule_free(one);
-}
-
 /* The name of the first offender, as it is shown. The caller frees it. */
 static char *shown_offender(struct limit_share *share)
 {
@@ -71,21 +26,6 @@ static char *shown_offender(struct limit_share *share)
     name = strndup(name + strlen("offender="), (size_t)(end - name) - strlen("offender="));
     free(text);
     return name;
-}
-
-Test(limit_bucket_table, shows_names_as_operators_can_give_them_back)
-{
-    struct one_rule *one = one_rule(2, 100);
-    static const char name[] = "user:alice\nkey:a b\\";
-
-    refuse(one, name, sizeof name - 1, 1);
-    assert_printed(one->share, NOW,
-                   "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=1\n"
-                   "offender=user:alice+key:a\\x20b\\x5c rule=api refused=1 next_admission_ms=60000\n");
-    cr_assert_not(charge_once(one, name, NOW));
-    cr_assert(limit_share_reset(one->share, slice("api"), slice("user:alice+key:a\\x20b\\x5c"), NULL, NULL));
-    cr_assert(charge_once(one, name, NOW));
-    one_rule_free(one);
 }
 
 /* A key holds what its client wants it to hold. */
@@ -117,27 +57,6 @@ Test(limit_bucket_table, shows_names_of_any_bytes_harmlessly)
         free(shown);
         one_rule_free(one);
     }
-}
-
-Test(limit_bucket_table, are_printed_in_the_order_in_which_they_joined)
-{
-    struct limit_share *share = share_of(1);
-    struct limit_member members[3] = {{.description = "x=1"}, {.description = "x=2"}, {.description = "x=3"}};
-    const char *const names[3] = {"zebra", "ape", "mule"};
-
-    assert_printed(share, NOW, "");
-    for (size_t i = 0; i < 3; i++) {
-        join(share, &members[i], names[i], names[i], window_of(1, 1), 10);
-        atomic_store(&members[i].counts[LIMIT_ADMITTED], i);
-    }
-    assert_printed(share, NOW,
-                   "rule=zebra x=1 admitted=0 refused=0 delayed=0 observed=0 tracked=0\n"
-                   "rule=ape x=2 admitted=1 refused=0 delayed=0 observed=0 tracked=0\n"
-                   "rule=mule x=3 admitted=2 refused=0 delayed=0 observed=0 tracked=0\n");
-    for (size_t i = 0; i < 3; i++) {
-        limit_bucket_table_leave(share, &members[i]);
-    }
-    limit_share_free(share);
 }
 
 Test(limit_bucket_table, of_a_rule_are_reset_for_one_or_for_all)

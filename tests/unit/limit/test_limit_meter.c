@@ -149,24 +149,6 @@ Test(limit_meter, is_idle_when_its_state_says_nothing)
     }
 }
 
-Test(limit_meter, that_was_cleared_is_as_new)
-{
-    struct limit_meter meters[METERS_MAX];
-    size_t count = all_meters(meters);
-
-    for (size_t i = 0; i < count; i++) {
-        const struct limit_meter *meter = &meters[i];
-        union limit_meter_state state = {0};
-        for (int round = 0; round < 3; round++) {
-            cr_assert_eq(try(meter, &state, NOW, meter->most), 0, "%s", name_of(meter));
-            cr_assert_gt(try(meter, &state, NOW, 1), 0, "%s", name_of(meter));
-            limit_meter_clear(meter, &state);
-            cr_assert(limit_meter_is_idle(meter, &state, NOW));
-        }
-        limit_meter_clear(meter, &state);
-    }
-}
-
 Test(limit_meter, rounds_up_what_is_less_than_a_microsecond)
 {
     struct limit_meter meter = funnel_of(3, 3000000, SECOND);
