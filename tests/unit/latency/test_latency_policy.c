@@ -277,5 +277,3 @@ LATENCY_TEST(latency_policy, keeps_large_requests)
     cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
     cr_assert(says(fixture_ask(&fixture, 0, "BIGLOG"), "bytes_out=1000"), "it stays");
 }
-
-/* ---- hot keys ---- */

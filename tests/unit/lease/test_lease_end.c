@@ -1,6 +1,6 @@
 /*
- * How the watch over a lease goes on and ends: what scripts say, who has gone, how long is long enough, the last round
- * before the process ends, other rules, and what the admin port says of it all.
+ * How the watch over a lease goes on and ends: behind another run of Redis, an outage and an owner that has gone, and
+ * with the last round before the process ends.
  */
 #include "lease_host.h"
 
@@ -10,8 +10,6 @@
 
 #define RULES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nwatchdog =\nowner = client\n"
 #define RULES_OF_PROCESSES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nwatchdog =\n"
-#define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
-#define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
 #define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
 #define REDLOCK_ACQUIRE "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 "
 
@@ -39,37 +37,6 @@ static void assert_call(struct fake_host *host, const char *text)
 }
 
 /* ---- what renewals find ---- */
-
-LEASE_TEST(lease_end, what_a_renewal_finds_ends_the_watch)
-{
-    static const struct {
-        const char *answer;
-        const char *counter;
-        const char *warning;
-        const char *event;
-    } cases[] = {
-        {"0 -2", "lease_lost_gone_total", "lock lost (gone): job of 10.0.0.1/default/app, held for ",
-         "lease:locks gone"},
-        {"-1 5000", "lease_lost_taken_total", "lock lost (taken by another): job of ", "lease:locks taken by another"},
-        {"-2 -1", "lease_lost_persisted_total", "lock lost (made persistent): job of ", "lease:locks made persistent"},
-        {"-3 100", "lease_lost_shortened_total", "lock lost (shortened): job of ", "lease:locks shortened"},
-        {"-4 -1", "lease_lost_type_total", "lock lost (of another type): job of ", "lease:locks of another type"},
-    };
-
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct scene scene = scene_of(RULES);
-        cr_assert_str_eq(scene.host->event, "lease:locks string");
-        assert_call(scene.host, "lease_renew_string job / t1");
-        fake_answer(scene.host, cases[i].answer);
-        cr_assert_str_eq(scene.host->event, cases[i].event);
-        cr_assert(lease_host_lists(scene.host, NULL));
-        fake_assert_counter(scene.host, cases[i].counter, 1);
-        cr_assert_eq(strncmp(scene.host->warning, cases[i].warning, strlen(cases[i].warning)), 0, "%s",
-                     scene.host->warning);
-        fake_assert_quiet(scene.host, 60000);
-        lease_host_free(scene.host);
-    }
-}
 
 LEASE_TEST(lease_end, a_time_to_live_that_is_only_late_is_not_shortened)
 {
@@ -178,105 +145,7 @@ LEASE_TEST(lease_end, without_an_answer_it_is_tried_again_until_it_must_be_over)
     fake_assert_counter(scene.host, "lease_lost_unreachable_total", 1);
 }
 
-LEASE_TEST(lease_end, answers_that_make_no_sense_are_failures)
-{
-    static const char *const answers[] = {"", "1", "7 30000", "-5 1"};
-    struct scene scene = scene_of(RULES);
-
-    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
-        fake_pass_until_call(scene.host, 20000);
-        fake_answer(scene.host, answers[i]);
-        fake_assert_counter(scene.host, "lease_failures_total", i + 1);
-    }
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-}
-
-/* ---- max_hold ---- */
-
-LEASE_TEST(lease_end, an_extension_does_not_bring_back_what_was_held_too_long)
-{
-    struct scene scene = scene_of(RULES "max_hold = 10s\n");
-
-    fake_pass(scene.host, 11000);
-    cr_assert(lease_host_lists(scene.host, "state=max-hold"));
-    fake_ask(scene.client, REACQUIRE "job t1 30000", ":1\r\n");
-    fake_ask(scene.client, "PEXPIRE job 60000", ":1\r\n");
-    cr_assert(lease_host_lists(scene.host, "state=max-hold"));
-    fake_assert_quiet(scene.host, 59000);
-    fake_ask(scene.client, RELEASE "job t1", ":1\r\n");
-    fake_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-}
-
-LEASE_TEST(lease_end, taking_a_hash_lock_once_more_does_not_prolong_max_hold)
-{
-    struct fake_host *host = lease_host_new(RULES "max_hold = 10s\n", 1);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-
-    for (int i = 0; i < 12; i++) {
-        fake_ask(client, REDISSON_LOCK "job 6000 id:1", "$-1\r\n");
-        fake_pass(host, 1000);
-        while (host->calls != NULL) {
-            fake_answer(host, "1 6000");
-        }
-    }
-    cr_assert(lease_host_lists(host, "state=max-hold"));
-    fake_assert_counter(host, "lease_max_hold_total", 1);
-}
-
 /* ---- owners ---- */
-
-LEASE_TEST(lease_end, an_owner_that_comes_back_is_not_kept_waiting_for_grace)
-{
-    struct scene scene = scene_of("[lease:locks]\nkeys = *\ngrace = 60s\nowner = client\n");
-
-    fake_pass(scene.host, 8000);
-    fake_leave(scene.client);
-    fake_pass(scene.host, 4000);
-    fake_join(scene.host, 0, "10.0.0.1", "app");
-    cr_assert_leq(fake_pass_until_call(scene.host, 2000), 200);
-}
-
-LEASE_TEST(lease_end, a_process_goes_on_with_a_connection_on_another_worker)
-{
-    struct fake_host *host = lease_host_new(RULES_OF_PROCESSES, 2);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-    struct fake_client *idle = fake_join(host, 1, "10.0.0.1", "app");
-
-    fake_join(host, 0, "10.0.0.1", "other");
-    fake_join(host, 1, "10.0.0.1", "other");
-    fake_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
-    fake_leave(client);
-    cr_assert(lease_host_lists(host, "state=held"));
-    fake_pass(host, 5000);
-    cr_assert(lease_host_lists(host, "state=held"), "longer than grace");
-    fake_leave(idle);
-    cr_assert(lease_host_lists(host, "state=ownerless"), "it has ended");
-    fake_assert_quiet(host, 2200);
-    cr_assert(lease_host_lists(host, NULL));
-    fake_assert_counter(host, "lease_owner_gone_total", 1);
-}
-
-LEASE_TEST(lease_end, a_process_that_lives_without_connections_is_waited_for)
-{
-    struct fake_host *host = lease_host_new(RULES_OF_PROCESSES, 2);
-    struct fake_client *client = fake_join(host, 0, "10.0.0.1", "app");
-
-    host->processes_live = true;
-    fake_join(host, 1, "10.0.0.1", "other");
-    fake_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
-    fake_leave(client);
-    cr_assert(lease_host_lists(host, "state=held"), "until all workers have looked for another one");
-    fake_pass(host, 200);
-    cr_assert(lease_host_lists(host, "state=ownerless"));
-    fake_pass(host, 1500);
-    client = fake_join(host, 1, "10.0.0.1", "app");
-    fake_pass(host, 200);
-    cr_assert(lease_host_lists(host, "state=held"), "it has come back");
-    fake_leave(client);
-    fake_pass(host, 2500);
-    cr_assert(lease_host_lists(host, NULL));
-}
 
 /* One of its connections is kept open by a child that it has forked: what was taken by that is the child's from then
  * on, and nothing else is. */
@@ -420,21 +289,6 @@ LEASE_TEST(lease_end, a_value_of_two_owners_does_not_tell_whose_a_lock_is_behind
     cr_assert(lease_host_lists(host, "key=own"));
 }
 
-LEASE_TEST(lease_end, what_was_to_be_tried_again_is_watched_until_grace_has_passed)
-{
-    struct scene scene = scene_of(RULES);
-
-    assert_call(scene.host, "lease_renew_string job / t1");
-    fake_fail(scene.host, "connection lost");
-    fake_leave(scene.client);
-    fake_assert_quiet(scene.host, 1900);
-    cr_assert(lease_host_lists(scene.host, "state=ownerless"));
-    fake_join(scene.host, 0, "10.0.0.1", "app");
-    assert_call(scene.host, "lease_renew_string job / t1");
-}
-
-/* ---- libraries ---- */
-
 /* ---- the last round ---- */
 
 static bool drain(struct fake_host *host, size_t clients)
@@ -481,19 +335,3 @@ LEASE_TEST(lease_end, the_last_round_does_not_wait_for_what_fails)
     (void)drain(scene.host, 0);
     cr_assert(drain(scene.host, 0));
 }
-
-/* ---- other rules ---- */
-
-LEASE_TEST(lease_end, rules_that_go_while_requests_and_scripts_are_under_way)
-{
-    struct scene scene = scene_of(RULES);
-
-    assert_call(scene.host, "lease_renew_string job / t1");
-    fake_send(scene.client, "SET two t2 NX PX 30000");
-    fake_reload(scene.host, "");
-    fake_hear(scene.client, "+OK\r\n");
-    fake_answer(scene.host, "1 30000");
-    cr_assert_neq(strcmp(fake_call_text(scene.host), "lease_renew_string job / t1"), 0);
-}
-
-/* ---- the admin port ---- */

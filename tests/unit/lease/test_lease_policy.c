@@ -1,20 +1,13 @@
-/* The lease policy as a whole: who is seen to take a lock, when it is renewed and with what, and how its watch ends. */
+/* The lease policy: when leases of any length are renewed, and many of them, or much that is asked for. */
 #include "lease_host.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* So long a renewal of a lease of 30 s is put off. */
-#define PUT_OFF 19000
 #define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\nwatchdog =\n"
 
-#define REDIS_PY_RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
-#define REDLOCK_ACQUIRE "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 "
-#define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
 #define REDISSON_READ_LOCK "EVALSHA 95553a6ff11176c18e71344e89d116b06fd6f753 2 "
-#define REDISSON_PERMITS "EVALSHA 992c96b09a3d8ea0b37f5dc12e5347a44d93909d 3 "
-#define SEMAPHORE_ACQUIRE "EVALSHA 43ebdb49120d170e08af560cb4e46e36f8585936 1 "
 
 /* A host with one worker and one client. */
 struct scene {
@@ -29,95 +22,9 @@ static struct scene scene_of(const char *rules)
     return (struct scene){host, fake_join(host, 0, "10.0.0.1", "app")};
 }
 
-/* The same, and the client has the lock "job" with the token "t1" and a lease of 30 s. */
-static struct scene scene_with_lock(const char *rules)
-{
-    struct scene scene = scene_of(rules);
-
-    fake_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
-    cr_assert(lease_host_lists(scene.host, "key=job db=0 kind=string rule=locks"));
-    return scene;
-}
-
 static void assert_call(struct fake_host *host, const char *text)
 {
     cr_assert_str_eq(fake_call_text(host), text);
-}
-
-static void assert_renewed_with(struct fake_host *host, const char *call, int64_t least_ms, int64_t most_ms)
-{
-    int64_t passed = fake_pass_until_call(host, most_ms + 200);
-
-    cr_assert(passed >= least_ms && passed <= most_ms, "after %lld ms", (long long)passed);
-    assert_call(host, call);
-}
-
-/* ---- taking and renewing ---- */
-
-static const struct {
-    const char *requests[4];
-    const char *replies[4];
-    const char *listed;
-    const char *renewal;
-    int64_t lease_ms;
-} recognised[] = {
-    {{"SET job t1 NX PX 30000"}, {"+OK\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
-    {{"set job t1 ex 30 nx"}, {"+OK\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
-    {{"SET job t1 NX GET PX 30000"}, {"$-1\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
-    {{"SETNX job t1", "EXPIRE job 30"}, {":1\r\n", ":1\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
-    {{REDLOCK_ACQUIRE "a b t1 30000"}, {":2\r\n"}, "kind=strings", "lease_renew_string a b / t1", 30000},
-    {{REDISSON_LOCK "job 30000 id:1"}, {"$-1\r\n"}, "kind=hash", "lease_renew_hash job / id:1", 30000},
-    {{REDISSON_READ_LOCK "job {job}:id:1:rwlock_timeout 30000 id:1 id:1:write",
-      REDISSON_READ_LOCK "job {job}:id:1:rwlock_timeout 30000 id:1 id:1:write"},
-     {"$-1\r\n", "$-1\r\n"},
-     "kind=read-lock",
-     "lease_renew_hash job {job}:id:1:rwlock_timeout:1 {job}:id:1:rwlock_timeout:2 / id:1",
-     30000},
-    {{REDISSON_READ_LOCK "{a}job {a}job:id:1:rwlock_timeout 30000 id:1 id:1:write"},
-     {"_\r\n"},
-     "kind=read-lock",
-     "lease_renew_hash {a}job {a}job:id:1:rwlock_timeout:1 / id:1",
-     30000},
-    {{SEMAPHORE_ACQUIRE "sem 5 t1 30000 1700000000000"},
-     {":1\r\n"},
-     "kind=semaphore",
-     "lease_renew_zset sem / t1",
-     30000},
-    {{"ZREMRANGEBYSCORE sem -inf 1699999970", "ZADD sem 1700000000 t1"},
-     {":0\r\n", ":1\r\n"},
-     "kind=semaphore",
-     "lease_renew_zset sem / t1",
-     30000},
-    {{REDISSON_PERMITS "sem {sem}:timeout channel 1 1700000030000 1700000000000 9 PUBLISH t1"},
-     {"+OK\r\n"},
-     "key={sem}:timeout db=0 kind=semaphore",
-     "lease_renew_zset {sem}:timeout / t1",
-     30000},
-};
-
-LEASE_TEST(lease_policy, locks_are_recognised_and_renewed_at_a_third)
-{
-    for (size_t i = 0; i < sizeof recognised / sizeof recognised[0]; i++) {
-        struct scene scene = scene_of(RULES "libraries = redlock.net:self\n");
-        for (size_t n = 0; recognised[i].requests[n] != NULL; n++) {
-            fake_send(scene.client, recognised[i].requests[n]);
-            if (scene.client->request_count > 0) {
-                cr_assert_leq(fake_counter(scene.host, "lease_acquired_total"), n);
-                fake_hear(scene.client, recognised[i].replies[n]);
-            }
-        }
-        cr_assert(lease_host_lists(scene.host, recognised[i].listed));
-        /* An attempt, until it has lasted; and its score stays as old as it may. */
-        bool ranked = recognised[i].requests[1] != NULL && strncmp(recognised[i].requests[1], "ZADD", 4) == 0;
-        fake_assert_counter(scene.host, "lease_acquired_total", ranked ? 0 : 1);
-        fake_assert_counter(scene.host, "lease_held", 1);
-        /* Up to an eighth of that part sooner. */
-        int64_t third = recognised[i].lease_ms / 3;
-        int64_t due = ranked ? 2 * third : third;
-        assert_renewed_with(scene.host, recognised[i].renewal, due - third / 8 - 100, due);
-        fake_assert_counter(scene.host, "lease_acquired_total", 1);
-        lease_host_free(scene.host);
-    }
 }
 
 /* However the looks at leases fall: ten times a second is seldom for a short one. */
@@ -136,49 +43,6 @@ LEASE_TEST(lease_policy, a_short_lease_is_renewed_by_its_third)
             fake_answer(scene.host, "1 400");
             lease_host_free(scene.host);
         }
-    }
-}
-
-/* ---- releasing ---- */
-
-/* Nobody says whether Redis will ever come to it, and whose it is. */
-LEASE_TEST(lease_policy, a_release_under_way_puts_a_renewal_off_for_no_longer_than_the_lease_bears)
-{
-    static const char *const sent[] = {"DEL job", REDIS_PY_RELEASE "job t1", "UNLINK a job"};
-
-    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) {
-        struct scene scene = scene_with_lock(RULES);
-        struct fake_client *other = fake_join(scene.host, 0, "10.0.0.2", "other");
-        fake_send(other, sent[i]);
-        for (int round = 0; round < 5; round++) {
-            assert_renewed_with(scene.host, "lease_renew_string job / t1", PUT_OFF, 20100);
-            fake_answer(scene.host, "1 30000");
-        }
-        fake_lose(other);
-        fake_pass(scene.host, 100);
-        fake_answer(scene.host, "1 29900");
-        cr_assert(lease_host_lists(scene.host, "state=held"), "%s", sent[i]);
-        lease_host_free(scene.host);
-    }
-}
-
-/* ---- transactions ---- */
-
-LEASE_TEST(lease_policy, a_transaction_that_is_given_up_changes_nothing)
-{
-    static const char *const ends[][2] = {
-        {"EXEC", "*-1\r\n"}, {"EXEC", "_\r\n"}, {"EXEC", "-EXECABORT\r\n"}, {"DISCARD", ""}};
-
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        struct scene scene = scene_with_lock(RULES);
-        fake_send(scene.client, "MULTI");
-        fake_send(scene.client, "DEL job");
-        fake_ask(scene.client, ends[i][0], ends[i][1]);
-        cr_assert(lease_host_lists(scene.host, "state=held"));
-        assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
-        fake_send(scene.client, "EXEC");
-        cr_assert_eq(scene.client->request_count, (size_t)0);
-        lease_host_free(scene.host);
     }
 }
 
@@ -220,8 +84,6 @@ LEASE_TEST(lease_policy, a_permit_is_renewed_before_two_thirds_are_over)
         }
     }
 }
-
-/* ---- without a lease ---- */
 
 /* ---- many ---- */
 
