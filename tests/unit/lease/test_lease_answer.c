@@ -6,43 +6,31 @@
 
 static const struct lease_script some_script;
 
-static enum lease_answer answer_to(const struct lease_script *script, enum lease_reply reply, const char *head)
+static enum lease_answer answer_to(const struct lease_script *script, enum lease_reply reply, struct slice head)
 {
     struct lease_shape shape = {.action = LEASE_ACQUIRE, .reply = reply, .key_count = 3, .script = script};
 
-    return lease_shape_answer(&shape, slice_of(head));
+    return lease_shape_answer(&shape, head);
 }
 
 static enum lease_answer answer(enum lease_reply reply, const char *head)
 {
-    return answer_to(&some_script, reply, head);
+    return answer_to(&some_script, reply, slice_of(head));
 }
 
 /* Whatever the error is, as of a user without rights or a Redis without memory, nothing was done. */
 Test(lease_shape_answer, a_command_that_is_answered_by_an_error_has_done_nothing)
 {
     for (enum lease_reply reply = LEASE_REPLY_OK; reply <= LEASE_REPLY_FENCE; reply++) {
-        cr_assert_eq(answer_to(NULL, reply, "-OOM no\r\n"), LEASE_ANSWER_NO, "%d", (int)reply);
-        cr_assert_eq(answer_to(NULL, reply, "!6\r\nERR no\r\n"), LEASE_ANSWER_NO, "%d", (int)reply);
+        cr_assert_eq(answer_to(NULL, reply, slice_of("-OOM no\r\n")), LEASE_ANSWER_NO, "%d", (int)reply);
+        cr_assert_eq(answer_to(NULL, reply, slice_of("!6\r\nERR no\r\n")), LEASE_ANSWER_NO, "%d", (int)reply);
     }
 }
 
 Test(lease_shape_answer, of_every_reply)
 {
-    static const char *const heads[] = {"+OK\r\n",
-                                        "$2\r\nOK\r\n",
-                                        "$-1\r\n",
-                                        "_\r\n",
-                                        ":1\r\n",
-                                        ":0\r\n",
-                                        ":3\r\n",
-                                        ":-1\r\n",
-                                        "$1\r\nx\r\n",
-                                        "*2\r\n:-1\r\n:7\r\n",
-                                        "*2\r\n:99\r\n:-1\r\n",
-                                        "-ERR no\r\n",
-                                        "-NOSCRIPT no\r\n",
-                                        "+QUEUED\r\n"};
+    static const char heads[] = "+OK\r\n|$2\r\nOK\r\n|$-1\r\n|_\r\n|:1\r\n|:0\r\n|:3\r\n|:-1\r\n|$1\r\nx\r\n|"
+                                "*2\r\n:-1\r\n:7\r\n|*2\r\n:99\r\n:-1\r\n|-ERR no\r\n|-NOSCRIPT no\r\n|+QUEUED\r\n";
     /* Yes, No, Held, ? unclear: one for each head. */
     static const char *const expected[] = {
         [LEASE_REPLY_NONE] = "??????????????",     [LEASE_REPLY_OK] = "YYNN????N???N?",
@@ -57,9 +45,9 @@ Test(lease_shape_answer, of_every_reply)
         [LEASE_ANSWER_UNCLEAR] = '?', [LEASE_ANSWER_YES] = 'Y', [LEASE_ANSWER_NO] = 'N', [LEASE_ANSWER_HELD] = 'H'};
 
     for (size_t reply = 0; reply < sizeof expected / sizeof expected[0]; reply++) {
-        for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
-            char letter = letters[answer((enum lease_reply)reply, heads[i])];
-            cr_assert_eq(letter, expected[reply][i], "reply %zu: %c to %s", reply, letter, heads[i]);
+        for (size_t i = 0; expected[reply][i] != '\0'; i++) {
+            char letter = letters[answer_to(&some_script, (enum lease_reply)reply, word_of(heads, i))];
+            cr_assert_eq(letter, expected[reply][i], "reply %zu: %c to head %zu", reply, letter, i);
         }
     }
     cr_assert_eq(answer(LEASE_REPLY_OK, ""), LEASE_ANSWER_UNCLEAR);

@@ -11,20 +11,6 @@
 
 static const struct conf_section *const sections[] = {&lease_section, NULL};
 
-/* Below "[lease:a]"; expects this one fault, without what stands before the number of its line. */
-static void assert_fault(const char *options, const char *expected)
-{
-    static const char before[] = "h.ini:";
-    char *text = conf_format("[lease:a]\n%s", options);
-    struct conf_faults faults;
-
-    cr_assert_null(load_conf(text, sections, &faults), "%s", text);
-    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
-    cr_assert_str_eq(strstr(faults.lines[0], before) + strlen(before), expected);
-    conf_faults_free(&faults);
-    free(text);
-}
-
 static struct lease_rule *rule_of(const char *options)
 {
     struct lease_rule *rule = conf_alloc(NULL, sizeof *rule);
@@ -66,62 +52,46 @@ Test(lease_rule, with_all_words)
     rule_free(rule);
 }
 
-Test(lease_rule, that_names_no_keys_or_bad_ones)
+/* Below "[lease:a]", behind "keys = a" but in the first ones; and what is said, from the number of the line on. */
+Test(lease_rule, faults)
 {
-    assert_fault("ttl = 3s\n", "1: [lease:a] keys =: is not set; expected globs of the keys that are locks");
-    assert_fault("keys = [a\n", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close; "
-                                "expected globs with * ? [a-z] and \\, with blanks or commas between them");
-}
-
-Test(lease_rule, whose_part_is_none)
-{
-    static const char *const parts[] = {"1",    "1/1",    "2/1", "0/3", "1/0",   "-1/3", "1 / 3",
-                                        "1/3x", "1/1001", "a/b", "/",   "1/3/4", "+1/3"};
-
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char *options = conf_format("keys = a\nrenew = %s\n", parts[i]);
-        char *fault = conf_format("3: [lease:a] renew = %s: \"%s\" is no part of a whole; expected two numbers up to "
-                                  "1000, the first one less than the other, such as 1/3",
-                                  parts[i], parts[i]);
-        assert_fault(options, fault);
-        free(options);
-        free(fault);
-    }
-}
-
-Test(lease_rule, whose_libraries_are_unknown)
-{
-    static const char expected[] = "expected words such as redisson:renew, redlock.net:self or some-library:never";
-    static const char *const faults[][2] = {
-        {"redisson", "\"redisson\" is not LIBRARY:CARE"},
-        {":self", "\":self\" is not LIBRARY:CARE"},
-        {"redisson:", "\"redisson:\" is not LIBRARY:CARE"},
-        {"redisson:always", "\"redisson:always\" is not LIBRARY:CARE"},
-        {"redisson:selfish", "\"redisson:selfish\" is not LIBRARY:CARE"},
-        {"nobody:self", "\"nobody\" is no library whose scripts are known"},
+    static const char *const cases[][2] = {
+        {"ttl = 3s", "1: [lease:a] keys =: is not set"},
+        {"keys = [a", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close"},
+        {"libraries = redisson", "\"redisson\" is not LIBRARY:CARE"},
+        {"libraries = :self", "\":self\" is not LIBRARY:CARE"},
+        {"libraries = redisson:", "\"redisson:\" is not LIBRARY:CARE"},
+        {"libraries = redisson:selfish", "\"redisson:selfish\" is not LIBRARY:CARE"},
+        {"libraries = nobody:self", "\"nobody\" is no library whose scripts are known"},
+        {"ttl = 99ms", "ttl"},
+        {"ttl = 25h", "ttl"},
+        {"ttl = 30", "ttl"},
+        {"max_hold = 99ms", "max_hold"},
+        {"max_hold = 367d", "max_hold"},
+        {"grace = 25h", "grace"},
+        {"kind = list", "kind"},
+        {"unit = h", "unit"},
+        {"score = x", "score"},
+        {"owner = x", "owner"},
+        {"on_owner_gone = x", "on_owner_gone"},
+        {"renew = 1", "no part of a whole"},
+        {"renew = 1/1", "no part of a whole"},
+        {"renew = 2/1", "no part of a whole"},
+        {"renew = 0/3", "no part of a whole"},
+        {"renew = -1/3", "no part of a whole"},
+        {"renew = 1 / 3", "no part of a whole"},
+        {"renew = 1/3x", "no part of a whole"},
+        {"renew = 1/1001", "no part of a whole"},
+        {"renew = 1/3/4", "no part of a whole"},
+        {"renew = +1/3", "no part of a whole"},
     };
 
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        char *options = conf_format("keys = a\nlibraries = %s\n", faults[i][0]);
-        char *fault = conf_format("3: [lease:a] libraries = %s: %s; %s", faults[i][0], faults[i][1], expected);
-        assert_fault(options, fault);
-        free(options);
-        free(fault);
-    }
-}
-
-Test(lease_rule, whose_times_are_out_of_range_or_without_a_unit)
-{
-    static const char *const lines[] = {"ttl = 99ms", "ttl = 25h", "max_hold = 99ms",  "max_hold = 367d", "grace = 25h",
-                                        "ttl = 30",   "grace = 5", "max_hold = 60",    "kind = list",     "unit = h",
-                                        "score = x",  "owner = x", "on_owner_gone = x"};
-
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        char *text = conf_format("[lease:a]\nkeys = a\n%s\n", lines[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = conf_format("[lease:a]\n%s%s\n", i < 2 ? "" : "keys = a\n", cases[i][0]);
         struct conf_faults faults;
-        struct conf *conf = load_conf(text, sections, &faults);
-        cr_assert_null(conf, "%s", lines[i]);
-        cr_assert_eq(faults.count, 1, "%s", lines[i]);
+        cr_assert_null(load_conf(text, sections, &faults), "%s", text);
+        cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
+        cr_assert_not_null(strstr(faults.lines[0], cases[i][1]), "%s", faults.lines[0]);
         conf_faults_free(&faults);
         free(text);
     }
@@ -196,30 +166,33 @@ Test(lease_rule, tells_a_lease_that_was_asked_for)
     rule_free(rule);
 }
 
-static void assert_names(const char *keys, const char *key, bool names)
-{
-    char *options = conf_format("keys = %s\n", keys);
-    struct lease_rule *rule = rule_of(options);
-
-    cr_assert_eq(lease_rule_names(rule, (struct slice){key, strlen(key)}), names, "%s by %s", key, keys);
-    rule_free(rule);
-    free(options);
-}
-
 Test(lease_rule, means_the_keys_that_redisson_keeps_permits_in)
 {
-    assert_names("semaphore:*", "semaphore:a", true);
-    assert_names("semaphore:*", "{semaphore:a}:timeout", true);
-    assert_names("semaphore:*", "semaphore:{a}:timeout", true);
-    assert_names("{a}*", "{a}b:timeout", true);
-    assert_names("{a}", "{a}:timeout", true);
-    assert_names("a", "{a}:timeout", true);
-    assert_names("semaphore:*", "{other:a}:timeout", false);
-    assert_names("semaphore:*", "{semaphore:a}:channel", false);
-    assert_names("semaphore", "semaphore:timeout", false);
-    assert_names("semaphore", "x{semaphore}:timeout", false);
-    assert_names("?", "{}:timeout", false);
-    assert_names("*a", ":timeout", false);
-    assert_names("a", "timeout", false);
-    assert_names("{*}:timeout", "{semaphore:a}:timeout", true);
+    static const struct {
+        const char *keys, *key;
+        bool names;
+    } cases[] = {
+        {"semaphore:*", "{semaphore:a}:timeout", true},
+        {"semaphore:*", "semaphore:{a}:timeout", true},
+        {"{a}*", "{a}b:timeout", true},
+        {"{a}", "{a}:timeout", true},
+        {"a", "{a}:timeout", true},
+        {"semaphore:*", "{other:a}:timeout", false},
+        {"semaphore:*", "{semaphore:a}:channel", false},
+        {"semaphore", "semaphore:timeout", false},
+        {"semaphore", "x{semaphore}:timeout", false},
+        {"?", "{}:timeout", false},
+        {"*a", ":timeout", false},
+        {"a", "timeout", false},
+        {"{*}:timeout", "{semaphore:a}:timeout", true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *options = conf_format("keys = %s\n", cases[i].keys);
+        struct lease_rule *rule = rule_of(options);
+        cr_assert_eq(lease_rule_names(rule, slice_of(cases[i].key)), cases[i].names, "%s by %s", cases[i].key,
+                     cases[i].keys);
+        rule_free(rule);
+        free(options);
+    }
 }
