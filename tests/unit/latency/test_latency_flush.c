@@ -108,6 +108,112 @@ LATENCY_TEST(latency_flush, loses_nothing_while_redis_answers)
     }
 }
 
+/* ---- whatever happens ---- */
+
+enum { WALK_MINUTES = 200, WALK_OPERATIONS = 3 };
+
+/* Redis as lua/ has it: a number that it knows is not counted again. */
+struct walk {
+    uint64_t state;
+    unsigned long known[WALK_OPERATIONS];
+    long recorded[WALK_OPERATIONS][WALK_MINUTES], counted[WALK_OPERATIONS][WALK_MINUTES];
+    long lost;
+};
+
+static uint32_t below(struct walk *walk, uint32_t limit)
+{
+    walk->state = walk->state * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(walk->state >> 33) % limit;
+}
+
+static const char *const walk_requests[WALK_OPERATIONS] = {"GET k", "SET k v", "DEL k"};
+static const char *const walk_names[WALK_OPERATIONS] = {"get", "set", "del"};
+
+/* Redis executes the oldest flush, or refuses it for good, or knows nothing of it; and the reply comes, or does not. */
+static void end_flush(struct walk *walk, bool executes, bool refuses, bool is_told)
+{
+    static const char *const later[] = {"the connection to Redis was lost", "OOM command not allowed", "READONLY",
+                                        "NOPERM the user of the sidecar may not use SET", "HEADGATEWAY"};
+    const struct script_call *call = fixture_call(&fixture, "latency_flush");
+    unsigned long number = strtoul(call->arguments[call->key_count], NULL, 10);
+    size_t minutes = (call->key_count - 1) / 5, place = 0;
+    char name[64];
+    long minute;
+
+    cr_assert_eq(sscanf(call->arguments[1], "headgate:statistics_%63[^_]_%ld", name, &minute), 2);
+    while (strcmp(walk_names[place], name) != 0) {
+        place++;
+    }
+    refuses = refuses && number > walk->known[place];
+    for (size_t i = 0; i < minutes && number > walk->known[place]; i++) {
+        cr_assert_eq(sscanf(call->arguments[1 + 5 * i], "headgate:statistics_%63[^_]_%ld", name, &minute), 2);
+        walk->counted[place][minute - 28333333] += executes && !refuses ? requests_in(i) : 0;
+        walk->lost += refuses && is_told ? requests_in(i) : 0;
+    }
+    walk->known[place] = executes && !refuses && number > walk->known[place] ? number : walk->known[place];
+    if (is_told && refuses) {
+        fixture_fail(&fixture, "latency_flush", "HEADGATE key headgate:statistics_get_1_for_max holds a list");
+    } else if (is_told && executes) {
+        fixture_answer(&fixture, "latency_flush", &counted, 1);
+    } else if (below(walk, 10) == 0) {
+        fixture_answer(&fixture, "latency_flush", (int64_t[]){1, 1}, 2 * below(walk, 2));
+    } else {
+        fixture_fail(&fixture, "latency_flush", later[below(walk, sizeof later / sizeof later[0])]);
+    }
+}
+
+static void step_at_random(struct walk *walk, bool refuses)
+{
+    uint32_t what = below(walk, 100), place = below(walk, WALK_OPERATIONS);
+
+    if (what < 60) {
+        walk->recorded[place][fixture.wall_us / MINUTE_US - 28333333]++;
+        fixture_request(&fixture, below(walk, 2), walk_requests[place], 100);
+    } else if (what < 85 || fixture_call(&fixture, "latency_flush") == NULL) {
+        fixture_pass(&fixture, below(walk, 3000000));
+        fixture_tick(&fixture, 100000);
+    } else {
+        end_flush(walk, below(walk, 3) > 0, refuses && below(walk, 10) == 0, below(walk, 3) > 0);
+    }
+    while (fixture_call(&fixture, "latency_list") != NULL) {
+        fixture_answer(&fixture, "latency_list", &counted, 1);
+    }
+}
+
+/* Replies are lost, with and without what was written; Redis takes nothing, or refuses; all counts once. */
+LATENCY_TEST(latency_flush, whatever_happens_all_counts_once)
+{
+    for (int round = 0; round < 4; round++) {
+        static struct walk walk;
+        walk = (struct walk){.state = (uint64_t)round};
+        fixture_start(&fixture, ON, 2);
+        for (int step = 0; step < 20000; step++) {
+            step_at_random(&walk, round % 2 == 1);
+        }
+        for (int i = 0; i < 200; i++) {
+            fixture_tick(&fixture, ROUND_US);
+            while (fixture_call(&fixture, "latency_flush") != NULL) {
+                end_flush(&walk, true, false, true);
+            }
+            (void)fixture_acknowledge(&fixture);
+        }
+        cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 0);
+        cr_assert_gt(fixture_counter(&fixture, "latency_flush_failures_total"), 100);
+        cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total"), (uint64_t)walk.lost);
+        cr_assert_eq(walk.lost > 0, round % 2 == 1);
+        cr_assert(walk.lost > 0 || memcmp(walk.recorded, walk.counted, sizeof walk.counted) == 0);
+        for (size_t place = 0; place < WALK_OPERATIONS; place++) {
+            for (size_t minute = 0; minute < WALK_MINUTES; minute++) {
+                walk.lost -= walk.recorded[place][minute] - walk.counted[place][minute];
+            }
+        }
+        cr_assert_eq(walk.lost, 0);
+        fixture_stop(&fixture);
+    }
+}
+
+/* ---- what waits ---- */
+
 /* How many minutes wait, whoever has them. */
 static uint64_t wait_for_redis(int minutes)
 {

@@ -80,25 +80,6 @@ LATENCY_TEST(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
               "%s", answer);
 }
 
-LATENCY_TEST(latency_policy, takes_requests_that_end_after_it_was_switched_off)
-{
-    fixture_start(&fixture, ON, 1);
-    struct policy_sample sample = {.count = 1,
-                                   .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
-                                   .received_us = 1,
-                                   .answered_us = fixture.now_us};
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_reload(&fixture, "");
-    cr_assert_eq(fixture_tag(&fixture, 0, "GET k", NULL, NULL), POLICY_TAG_NONE);
-    cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
-    cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 1);
-    /* What was measured before goes to where it was to go. */
-    fixture_tick(&fixture, 6000000);
-    cr_assert(says(fixture_call(&fixture, "latency_flush")->arguments[1], "headgate:statistics_get_"));
-    fixture_reload(&fixture, ON);
-    assert_operation("GET k", "get");
-}
-
 /* What nobody knows for a command may be a password; it is in no name, and in no log. */
 LATENCY_TEST(latency_policy, shows_no_name_that_nobody_knows)
 {
@@ -145,66 +126,7 @@ LATENCY_TEST(latency_policy, bounds_the_operations)
 
 /* ---- clients told apart ---- */
 
-static void arrive(const struct policy_client *client, void **attachment)
-{
-    latency_policy.on_client(fixture.workers[0].instance, client, attachment);
-}
-
-static void sample_of(const char *words, const struct policy_client *client, void **attachment)
-{
-    const struct policy_sample sample = {
-        .count = 1,
-        .tag = fixture_tag(&fixture, 0, words, client, attachment),
-        .received_us = fixture.now_us - 10,
-        .answered_us = fixture.now_us,
-    };
-    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
-}
-
-LATENCY_TEST(latency_policy, bounds_the_clients_told_apart)
-{
-    char name[32];
-
-    fixture_start(&fixture, ON "by = name\nmax_interfaces = 10\n", 1);
-    for (int i = 0; i < 200; i++) {
-        struct policy_client client = {.user = "u", .name = name};
-        void *attachment = NULL;
-        snprintf(name, sizeof name, "c%d", i);
-        arrive(&client, &attachment);
-        sample_of("GET k", &client, &attachment);
-        sample_of("SET k v", &client, &attachment);
-    }
-    cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 400);
-    cr_assert_leq(fixture_counter(&fixture, "latency_interfaces"), 10);
-    cr_assert(says(fixture_ask(&fixture, 0, "LATENCY other"), "interface=other count=3"));
-}
-
 /* ---- figures ---- */
-
-LATENCY_TEST(latency_policy, measures_from_received_to_answered)
-{
-    fixture_start(&fixture, ON, 1);
-    struct policy_sample sample = {.count = 1,
-                                   .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
-                                   .received_us = 100,
-                                   .sent_us = 900,
-                                   .answered_us = 1100,
-                                   .request_bytes = 30,
-                                   .reply_bytes = 7};
-    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
-    sample.answered_us = 3100;
-    sample.errors = 1;
-    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
-    /* A clock that stands still, or seems to go back. */
-    sample.answered_us = 99;
-    sample.errors = 0;
-    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
-    cr_assert_str_eq(fixture_ask(&fixture, 0, "LATENCY get"),
-                     "interface=get count=3 errors=1 min=0.000 mean=1.333 max=3.000 p50=1.002 p90=2.960 p99=2.960 "
-                     "p999=2.960 bytes_in=90 bytes_out=21\n");
-    cr_assert_str_eq(fixture_ask(&fixture, 0, "LATENCY nobody"), "no such interface; see LATENCY");
-    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
-}
 
 LATENCY_TEST(latency_policy, counts_each_request_of_a_sample)
 {
@@ -253,27 +175,4 @@ LATENCY_TEST(latency_policy, keeps_slow_requests)
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_OK);
     cr_assert_str_eq(fixture_ask(&fixture, 0, "SLOWLOG"), "");
     cr_assert_str_eq(fixture_ask(&fixture, 0, "BIGLOG"), "");
-}
-
-LATENCY_TEST(latency_policy, keeps_large_requests)
-{
-    fixture_start(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 40\nbiglog_reply = 1000\n", 1);
-    cr_assert_not(fixture_request(&fixture, 0, "GET k", 1));
-    cr_assert(fixture_request(&fixture, 0, "SET k vvvvvvvvvvvvvvvvvvvvvvvvvvvvv", 1));
-    struct policy_sample sample = {
-        .count = 1, .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL), .reply_bytes = 1000};
-    cr_assert(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
-    /* The client has gone before it was written. */
-    latency_policy.observer->on_written(fixture.workers[0].instance, &sample);
-    const char *answer = fixture_ask(&fixture, 0, "BIGLOG");
-    cr_assert(says(answer, "writing_us=-1 bytes_in=0 bytes_out=1000"), "%s", answer);
-    cr_assert(says(answer, "\"SET\" \"k\" \"(29 bytes)\""), "%s", answer);
-    cr_assert_str_eq(fixture_ask(&fixture, 0, "SLOWLOG"), "");
-    fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 40\nlog_values = on\n");
-    cr_assert(fixture_request(&fixture, 0, "SET k vvvvvvvvvvvvvvvvvvvvvvvvvvvvv", 1));
-    cr_assert(says(fixture_ask(&fixture, 0, "BIGLOG"), "\"SET\" \"k\" \"vvvv"));
-    fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
-    cr_assert_not(latency_policy.observer->attends(fixture.workers[0].instance).heads);
-    cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
-    cr_assert(says(fixture_ask(&fixture, 0, "BIGLOG"), "bytes_out=1000"), "it stays");
 }

@@ -22,29 +22,6 @@ static void assert_error(const char *admin_query, const char *error)
     cr_assert_eq(fixture.call_count, 0);
 }
 
-LATENCY_TEST(latency_report, asks_for_the_last_quarter_of_an_hour)
-{
-    fixture_start(&fixture, ON "prefix = p\ndatabase = 2\n", 1);
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
-    const struct script_call *call = fixture_call(&fixture, "latency_report");
-    cr_assert_eq(call->database, 2);
-    cr_assert_str_eq(call->arguments[0], "p_get_28333318_for_max");
-    size_t minutes = 0, calls = 0;
-    while (fixture_call(&fixture, "latency_report") != NULL) {
-        cr_assert_eq(fixture.call_count, 1, "one after the other");
-        minutes += fixture_call(&fixture, "latency_report")->key_count / 5;
-        fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
-        calls++;
-    }
-    cr_assert_eq(minutes, 16);
-    cr_assert_eq(calls, 2);
-    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_TEXT);
-    /* 15 minutes and 20 seconds: the last one has only begun. */
-    cr_assert_str_eq(fixture.answer,
-                     "interface=get from=2023-11-14T21:58 minutes=16 count=4 rate=0.004 errors=2 min=1.000 mean=1.000 "
-                     "max=1.000 p50=1.000 p90=1.000 p99=1.000 p999=1.000 bytes_in=120 bytes_out=20\n");
-}
-
 LATENCY_TEST(latency_report, tells_each_minute_with_requests_if_wanted)
 {
     fixture_start(&fixture, ON, 1);

@@ -18,7 +18,8 @@
  *   a: REQUEST, a: REQUEST => REPLY, a< REPLY, a loses (its connection to Redis), a leaves, join c WORKER NAME
  *   after MS, quiet MS (no script is called), keep MS (whatever is called has renewed), forked (processes live on)
  *   call SCRIPT, by MS SCRIPT (is called until then; with "= N" behind it: its argument behind the token), ! ANSWER
- *   is PART (of the line of LEASES), is nothing, count COUNTER N, said PART (of the last event), reload (without rules)
+ *   is PART (of the line of LEASES), is nothing, count COUNTER N, said PART (of the last event)
+ *   reload (without rules), reload OPTION (added to the rules), hidden (processes cannot be told), a named NAME
  */
 struct scene {
     const char *rules, *steps;
@@ -129,6 +130,8 @@ static void take_step(struct stage *stage, const char *step)
         fake_hear(client, head);
     } else if (*step == '!') {
         fake_answer(stage->host, rest);
+    } else if (step[1] == ' ' && strncmp(rest, "named ", 6) == 0) {
+        fake_rename(client, rest + 6);
     } else if (step[1] == ' ') {
         (strcmp(rest, "loses") == 0 ? fake_lose : fake_leave)(client);
     } else if (strncmp(step, "join", 4) == 0) {
@@ -152,9 +155,12 @@ static void take_step(struct stage *stage, const char *step)
         cr_assert_not_null(strstr(stage->host->event, rest), "%s: %s", stage->step, stage->host->event);
     } else if (strcmp(step, "forked") == 0) {
         stage->host->processes_live = true;
+    } else if (strcmp(step, "hidden") == 0) {
+        stage->host->untold = true;
     } else {
-        cr_assert_str_eq(step, "reload");
-        fake_reload(stage->host, "");
+        cr_assert_eq(strncmp(step, "reload", 6), 0, "%s", step);
+        snprintf(head, sizeof head, RULES "%s\n", rest);
+        fake_reload(stage->host, *rest != '\0' ? head : "");
     }
 }
 

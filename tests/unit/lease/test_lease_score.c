@@ -112,25 +112,6 @@ Test(lease_score, tells_start_from_expiry)
     assert_told(&rule, now, &long_ago, LEASE_SEMAPHORE_BY_START, 0);
 }
 
-Test(lease_score, tells_what_the_rule_says)
-{
-    const double now = 1700000000, before = now - 10;
-    struct lease_rule rule = {.terms = {.ttl_us = 30 * SECOND}, .score = LEASE_SCORE_ACQUIRED};
-
-    assert_told(&rule, now + 10, NULL, LEASE_SEMAPHORE_BY_START, 30);
-    rule.score = LEASE_SCORE_EXPIRES;
-    assert_told(&rule, now + 1, NULL, LEASE_SEMAPHORE_BY_EXPIRY, 1);
-    assert_told(&rule, now, &before, LEASE_SEMAPHORE_BY_EXPIRY, 10);
-    assert_told(&rule, now - 1, NULL, LEASE_SEMAPHORE_BY_EXPIRY, 0);
-    rule = (struct lease_rule){.terms = {.ttl_us = 30 * SECOND}, .unit = LEASE_SCORE_MILLISECONDS};
-    assert_told(&rule, now, NULL, LEASE_SEMAPHORE_BY_START, 0);
-    assert_told(&rule, now * 1000, NULL, LEASE_SEMAPHORE_BY_START, 30);
-    rule.unit = LEASE_SCORE_SECONDS;
-    assert_told(&rule, now, NULL, LEASE_SEMAPHORE_BY_START, 30);
-    rule.unit = LEASE_SCORE_MICROSECONDS;
-    assert_told(&rule, now * 1e6, NULL, LEASE_SEMAPHORE_BY_START, 30);
-}
-
 Test(lease_score, moves_in_its_own_unit)
 {
     static const struct {

@@ -121,55 +121,6 @@ Test(limit_bucket_table, that_is_full_looks_for_room_ten_times_a_second)
     one_rule_free(one);
 }
 
-/* What is remembered is but a copy of what Redis knows, so nobody has to share: a bucket is made for as long as it is
- * pinned, and found by all who ask meanwhile. */
-Test(limit_bucket_table, that_is_a_full_cache_has_transient_buckets)
-{
-    struct limit_share *share = share_of(2);
-    struct limit_member member = {.description = "per=user"};
-    const struct limit_terms terms = {.rule = "api",
-                                      .identity = "what api counts",
-                                      .meter = window_of(5, 60 * SECOND),
-                                      .buckets_max = 1,
-                                      .is_cache = true};
-
-    cr_assert(limit_bucket_table_join(share, &member, &terms));
-    struct limit_bucket *tracked = pin_tracked(share, &member, "user:a");
-    tracked->keep_until_us = NOW + SECOND;
-    for (int round = 0; round < 3; round++) {
-        struct limit_bucket *b = pin(share, &member, "user:b", NOW);
-        struct limit_bucket *c = pin(share, &member, "user:c", NOW);
-        cr_assert(!limit_bucket_is_tracked(b) && !limit_bucket_is_tracked(c));
-        cr_assert(b != c && b != tracked && c != tracked);
-        cr_assert(b->length == 6 && memcmp(b->name, "user:b", 6) == 0);
-        cr_assert_eq(pin(share, &member, "user:b", NOW), b);
-        cr_assert_eq(limit_share_tracked(share), 1, "they take no room");
-        limit_bucket_unpin(share, b);
-        cr_assert_eq(b->refused, 0, "what one of them remembered is gone with it");
-        b->refused = 7;
-        cr_assert_eq(pin(share, &member, "user:b", NOW), b);
-        cr_assert_eq(b->refused, 7);
-        limit_bucket_unpin(share, b);
-        limit_bucket_unpin(share, c);
-        limit_bucket_unpin(share, b);
-    }
-
-    /* One that is idle and pinned is revoked where all are looked through for room; it is gone with the last pin, too.
-     */
-    struct limit_bucket *idle = pin(share, &member, "user:idle", NOW + SECOND / 2);
-    struct limit_bucket *next = pin(share, &member, "user:next", NOW + SECOND);
-    cr_assert(idle->revoked && !limit_bucket_is_tracked(idle));
-    cr_assert(limit_bucket_is_tracked(next) && tracked->revoked);
-    cr_assert_eq(limit_share_tracked(share), 1);
-    limit_bucket_unpin(share, idle);
-    limit_bucket_unpin(share, next);
-    limit_bucket_unpin(share, tracked);
-    sweep_all(share, NOW + 60 * SECOND);
-    cr_assert_eq(limit_share_tracked(share), 0);
-    limit_bucket_table_leave(share, &member);
-    limit_share_free(share);
-}
-
 /* ---- sweeping ---- */
 
 Test(limit_bucket_table, sweeping_drops_who_is_idle_and_not_pinned)
@@ -215,39 +166,6 @@ Test(limit_bucket_table, sweeping_forgets_nothing_that_matters)
     }
     cr_assert(charge_once(one, "user:a", NOW + 60 * SECOND));
     one_rule_free(one);
-}
-
-Test(limit_bucket_table, sweeping_reaches_all_of_all_bucket_tables)
-{
-    struct limit_share *share = share_of(3);
-    struct limit_member members[3] = {0};
-    const struct limit_meter meters[3] = {window_of(1, SECOND), window_of(1000, SECOND), window_of(1, 2 * SECOND)};
-    const char *const names[3] = {"a", "b", "c"};
-    enum { BUCKETS = 3000 };
-
-    for (size_t i = 0; i < 3; i++) {
-        members[i].description = "";
-        join(share, &members[i], names[i], names[i], meters[i], BUCKETS);
-        for (int j = 0; j < BUCKETS; j++) {
-            char name[32];
-            snprintf(name, sizeof name, "user:%d", j);
-            struct limit_bucket *bucket = pin_tracked(share, &members[i], name);
-            cr_assert(charge(share, &meters[i], bucket, NOW));
-            limit_bucket_unpin(share, bucket);
-        }
-    }
-    cr_assert_eq(limit_share_tracked(share), 3 * BUCKETS);
-    limit_share_sweep(share, NOW + SECOND);
-    size_t left = limit_share_tracked(share);
-    cr_assert(left < 3 * BUCKETS && left > 3 * BUCKETS - 2 * BUCKETS / 10, "a part of them at each call: %zu", left);
-    sweep_all(share, NOW + SECOND);
-    cr_assert_eq(limit_share_tracked(share), BUCKETS);
-    sweep_all(share, NOW + 2 * SECOND);
-    cr_assert_eq(limit_share_tracked(share), 0);
-    for (size_t i = 0; i < 3; i++) {
-        limit_bucket_table_leave(share, &members[i]);
-    }
-    limit_share_free(share);
 }
 
 /* ---- memory ---- */
@@ -300,49 +218,3 @@ Test(limit_bucket_table, grows_to_a_hundred_thousand_buckets_and_back)
 }
 
 /* ---- members ---- */
-
-/* As a reload does it: the new rules join before the old ones leave. */
-Test(limit_bucket_table, survives_a_reload_with_its_counters)
-{
-    struct limit_share *share = share_of(2);
-    struct limit_meter meter = window_of(5, 60 * SECOND);
-    struct limit_member old[2] = {{.description = "per=user old"}, {.description = "per=user old"}};
-    struct limit_member new[2] = {{.description = "per=user new"}, {.description = "per=user new"}};
-
-    join(share, &old[0], "api", "what api counts", meter, 100);
-    join(share, &old[1], "api", "what api counts", meter, 100);
-    struct limit_bucket *alice = pin_tracked(share, &old[0], "user:alice");
-    for (int i = 0; i < 5; i++) {
-        cr_assert(charge(share, &meter, alice, NOW));
-    }
-    limit_bucket_unpin(share, alice);
-    atomic_store(&old[0].counts[LIMIT_ADMITTED], 5);
-    atomic_store(&old[1].counts[LIMIT_ADMITTED], 7);
-    atomic_store(&old[1].counts[LIMIT_REFUSED], 2);
-    for (size_t i = 0; i < 2; i++) {
-        join(share, &new[i], "api", "what api counts", meter, 100);
-        limit_bucket_table_leave(share, &old[i]);
-        memset(&old[i], 0xa5, sizeof old[i]);
-        atomic_store(&new[i].counts[LIMIT_DELAYED], 10 + i);
-        atomic_store(&new[i].counts[LIMIT_OBSERVED], 1);
-    }
-    assert_printed(share, NOW, "rule=api per=user new admitted=12 refused=2 delayed=21 observed=2 tracked=1\n");
-    alice = pin_tracked(share, &new[1], "user:alice");
-    cr_assert_not(charge(share, &meter, alice, NOW));
-    limit_bucket_unpin(share, alice);
-    limit_bucket_table_leave(share, &new[0]);
-    assert_printed(share, NOW, "rule=api per=user new admitted=12 refused=2 delayed=21 observed=2 tracked=1\n");
-    limit_bucket_table_leave(share, &new[1]);
-    assert_printed(share, NOW, "");
-    cr_assert_eq(limit_share_tracked(share), 0);
-
-    /* Once all have left, nothing is remembered. */
-    struct limit_member again = {.description = "per=user"};
-    join(share, &again, "api", "what api counts", meter, 100);
-    assert_printed(share, NOW, "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=0\n");
-    alice = pin_tracked(share, &again, "user:alice");
-    cr_assert(charge(share, &meter, alice, NOW));
-    limit_bucket_unpin(share, alice);
-    limit_bucket_table_leave(share, &again);
-    limit_share_free(share);
-}

@@ -149,19 +149,6 @@ Test(limit_meter, is_idle_when_its_state_says_nothing)
     }
 }
 
-Test(limit_meter, rounds_up_what_is_less_than_a_microsecond)
-{
-    struct limit_meter meter = funnel_of(3, 3000000, SECOND);
-    union limit_meter_state state = {0};
-
-    cr_assert_eq(try(&meter, &state, NOW, 3), 0);
-    cr_assert_eq(try(&meter, &state, NOW, 1), 1);
-    cr_assert_eq(try(&meter, &state, NOW, 3), 2);
-    cr_assert_eq(limit_meter_wait_behind(&meter, &state, NOW, 3, 1), 2);
-    cr_assert_not(limit_meter_is_idle(&meter, &state, NOW + 1));
-    cr_assert(limit_meter_is_idle(&meter, &state, NOW + 2));
-}
-
 /* ---- queues ---- */
 
 #define QUEUE_MAX 400
@@ -296,26 +283,6 @@ Test(limit_meter, promises_about_what_it_keeps_at_a_large_window)
                           name_of(&meter), (long long)late, (long long)windows);
             limit_meter_clear(&meter, &state);
         }
-    }
-}
-
-/* A request that fits into what is left of a window takes more of it than it looks, so that the promise may come too
- * early: by a window for each window at most, and never too late, as who waits must not be told to wait longer. */
-Test(limit_meter, promises_no_later_than_it_could_at_a_window_with_costs)
-{
-    struct queued queue[QUEUE_MAX];
-    uint64_t seed = 5;
-    struct limit_meter meter = window_of(10, SECOND);
-
-    for (int round = 0; round < 300; round++) {
-        union limit_meter_state state = {0};
-        int64_t now = use(&meter, &state, &seed);
-        size_t count = make_queue(&meter, &state, now, 10, &seed, queue);
-        int64_t promised = queue[count - 1].promised_us - now;
-        int64_t late = lateness(&meter, &state, queue, count);
-        cr_assert(late >= 0 && late <= promised + 2 * SECOND, "%lld us late after %lld", (long long)late,
-                  (long long)promised);
-        limit_meter_clear(&meter, &state);
     }
 }
 

@@ -393,90 +393,75 @@ Test(limit_rule, cuts_long_keys_as_others_do)
     rule_free(rule);
 }
 
-/* With everything at its longest, nothing is longer than it may be, and every part still tells. */
+/* Of parts of any length: nothing is longer than it may be, and the last byte of each part still tells. */
 Test(limit_rule, has_names_of_bounded_length)
 {
     struct limit_rule *rule = rule_of(WINDOW "per = ip/24/127+user+name+connection+key\n");
-    static char texts[4][100001];
-    const struct who longest = {
-        .address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-        .user = texts[0],
-        .name = texts[1],
-        .id = UINT64_MAX,
-        .key = {texts[2], 100000},
-    };
-    struct who others[] = {longest, longest, longest, longest, longest};
+    static const size_t lengths[] = {1, 57, 58, 59, 60, 61, 100, 300, 399, 507, 600, 100000};
 
-    for (size_t i = 0; i < 4; i++) {
-        memset(texts[i], 'z', 100000);
-    }
-    texts[3][50000] = 'y';
-    others[0].address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0";
-    others[1].user = texts[3];
-    others[2].name = texts[3];
-    others[3].id = UINT64_MAX - 1;
-    others[4].key.data = texts[3];
-    struct name name = name_of(rule, &longest);
-    cr_assert_geq(name.length, 5 * 32);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        struct name other = name_of(rule, &others[i]);
-        cr_assert(other.length != name.length || memcmp(other.text, name.text, name.length) != 0, "%zu", i);
-    }
-    /* Lengths about those at which something is cut. */
-    for (size_t length = 0; length < 400; length++) {
-        char part[401] = "";
-        memset(part, 'p', length);
-        struct who who = longest;
-        who.user = who.name = part;
-        who.key = (struct slice){part, length};
-        cr_assert_leq(name_of(rule, &who).length, LIMIT_BUCKET_MAX);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const char *text = long_text(lengths[i], 'x'), *other = long_text(lengths[i], 'y');
+        for (int part = 0; part < 4; part++) {
+            const struct who one = {.address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+                                    .user = text,
+                                    .name = text,
+                                    .id = UINT64_MAX,
+                                    .key = {text, lengths[i]}};
+            struct who changed = one;
+            changed.user = part == 0 ? other : text;
+            changed.name = part == 1 ? other : text;
+            changed.id -= part == 2;
+            changed.key.data = part == 3 ? other : text;
+            struct name name = name_of(rule, &one), name_then = name_of(rule, &changed);
+            cr_assert(name.length != name_then.length || memcmp(name.text, name_then.text, name.length) != 0, "%s",
+                      name.text);
+        }
     }
     rule_free(rule);
 }
 
 /* ---- identity ---- */
 
-static void assert_identity(const char *options, const char *other_options, bool same)
+/* A reload keeps what is counted where the two are alike in what they count. */
+Test(limit_rule, keeps_its_state_if_it_counts_the_same)
 {
-    struct limit_rule *rule = rule_of(options), *other = rule_of(other_options);
+    static const struct {
+        const char *options, *others;
+        bool same;
+    } cases[] = {
+        {WINDOW, "limit = 5\nwindow = 90000ms\n", true},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/1000ms\n", true},
+        {WINDOW, WINDOW "commands = @write !del\n", true},
+        {WINDOW, WINDOW "except = user:batch\n", true},
+        {WINDOW, WINDOW "action = observe\n", true},
+        {WINDOW, WINDOW "action = delay\nmax_delay = 1s\n", true},
+        {WINDOW, WINDOW "max_clients_tracked = 7\n", true},
+        {WINDOW, WINDOW "on_error = deny\ndecision_timeout = 5ms\n", true},
+        {WINDOW, "[headgate]\nthreads = 1\n[limit:a]\n" WINDOW, true},
+        {WINDOW, "[limit:b]\n" WINDOW, false},
+        {WINDOW, "limit = 6\nwindow = 90s\n", false},
+        {WINDOW, "limit = 5\nwindow = 91s\n", false},
+        {WINDOW, WINDOW "per = user\n", false},
+        {WINDOW, WINDOW "per = ip/24\n", false},
+        {WINDOW "per = ip/24", WINDOW "per = ip/24/56\n", false},
+        {WINDOW, WINDOW "per = ip+user\n", false},
+        {WINDOW, WINDOW "scope = global\n", false},
+        {WINDOW, WINDOW "cost = bytes\n", false},
+        {WINDOW, WINDOW "cost = keys\n", false},
+        {WINDOW, FUNNEL, false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 21\nleak = 5/s\n", false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 6/s\n", false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/2s\n", false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 10/2s\n", false},
+        {WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\nkeys = *:{*}\n", false},
+        {WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\n", false},
+    };
 
-    cr_assert_eq(strcmp(rule->identity, other->identity) == 0, same, "%s and %s", options, other_options);
-    rule_free(rule);
-    rule_free(other);
-}
-
-Test(limit_rule, keeps_its_state_when_only_what_it_does_is_changed)
-{
-    assert_identity(WINDOW, WINDOW, true);
-    assert_identity(WINDOW, "limit = 5\nwindow = 90000ms\n", true);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/1000ms\n", true);
-    assert_identity(WINDOW, WINDOW "commands = @write !del\n", true);
-    assert_identity(WINDOW, WINDOW "except = user:batch\n", true);
-    assert_identity(WINDOW, WINDOW "action = observe\n", true);
-    assert_identity(WINDOW, WINDOW "action = delay\nmax_delay = 1s\n", true);
-    assert_identity(WINDOW, WINDOW "max_clients_tracked = 7\n", true);
-    assert_identity(WINDOW, WINDOW "on_error = deny\ndecision_timeout = 5ms\n", true);
-    assert_identity(WINDOW, "[headgate]\nthreads = 1\n[limit:a]\n" WINDOW, true);
-}
-
-Test(limit_rule, begins_anew_when_what_it_counts_is_changed)
-{
-    assert_identity(WINDOW, "[limit:b]\n" WINDOW, false);
-    assert_identity(WINDOW, "limit = 6\nwindow = 90s\n", false);
-    assert_identity(WINDOW, "limit = 5\nwindow = 91s\n", false);
-    assert_identity(WINDOW, WINDOW "per = user\n", false);
-    assert_identity(WINDOW, WINDOW "per = ip/24\n", false);
-    assert_identity(WINDOW "per = ip/24", WINDOW "per = ip/24/56\n", false);
-    assert_identity(WINDOW, WINDOW "per = ip+user\n", false);
-    assert_identity(WINDOW, WINDOW "scope = global\n", false);
-    assert_identity(WINDOW, WINDOW "cost = bytes\n", false);
-    assert_identity(WINDOW, WINDOW "cost = keys\n", false);
-    assert_identity(WINDOW, FUNNEL, false);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 21\nleak = 5/s\n", false);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 6/s\n", false);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/2s\n", false);
-    /* The same rate, but not the same meter: what fits is reckoned in other drops. */
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 10/2s\n", false);
-    assert_identity(WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\nkeys = *:{*}\n", false);
-    assert_identity(WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\n", false);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct limit_rule *rule = rule_of(cases[i].options), *other = rule_of(cases[i].others);
+        cr_assert_eq(strcmp(rule->identity, other->identity) == 0, cases[i].same, "%s and %s", cases[i].options,
+                     cases[i].others);
+        rule_free(rule);
+        rule_free(other);
+    }
 }

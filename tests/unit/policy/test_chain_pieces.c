@@ -115,20 +115,6 @@ Test(chain_pieces, who_measures_has_its_own_pointer_with_the_client)
     assert_calls("bm1 bs7 bw7 bp1");
 }
 
-Test(chain_pieces, the_translator_of_a_command_is_asked)
-{
-    struct policy_request request = {.client = &fake_client, .command = set()};
-    struct policy_decision decision;
-    struct slice frame;
-
-    use_policies(one_of_each);
-    cr_assert_eq(chain_interest(chain, get())->translator, 0);
-    cr_assert_neq(chain_interest(chain, set())->translator, 0);
-    cr_assert_eq(chain_translate(chain, &request, POLICY_SERVER_LACKS, &frame, &decision), POLICY_TRANSLATED);
-    cr_assert_eq(frame.length, 4);
-    assert_calls("ct2");
-}
-
 /* ---- gates that do not go by who a client is ---- */
 
 Test(chain_pieces, on_account_of_such_a_gate_nothing_has_to_be_known_of_clients)
