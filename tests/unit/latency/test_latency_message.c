@@ -74,23 +74,3 @@ Test(latency_message, those_beyond_are_others_and_none_is_lost)
         cr_assert_eq(others, 1);
     }
 }
-
-Test(latency_message, what_is_moved_is_as_of_then)
-{
-    struct latency_message_list from = {0}, to = {0};
-
-    latency_message_add(&to, "b", 1, 3);
-    latency_message_add(&to, "c", 1, 3);
-    latency_message_add(&from, "a", 1, 0);
-    latency_message_add(&from, "b", 2, 0);
-    latency_message_move(&to, &from, 7);
-    cr_assert_eq(to.length, 3);
-    assert_message(&to, 0, "b", 3, 7);
-    assert_message(&to, 1, "c", 1, 3);
-    assert_message(&to, 2, "a", 1, 7);
-    cr_assert_eq(from.length, 0);
-    latency_message_move(&to, &from, 9);
-    assert_message(&to, 2, "a", 1, 7);
-    latency_message_add(&from, "b", 1, 0);
-    assert_message(&from, 0, "b", 1, 0);
-}

@@ -15,58 +15,7 @@
 #endif
 #endif
 
-#define KEEP 5
-
-static struct latency_sample sample_of(uint64_t us)
-{
-    return (struct latency_sample){.us = us, .count = 1, .bytes_in = us + 1, .bytes_out = us + 2};
-}
-
-static void assert_same(const struct latency_figures *left, const struct latency_figures *right)
-{
-    cr_assert_eq(memcmp(left, right, sizeof *left), 0);
-}
-
 /* ---- minutes that wait ---- */
-
-Test(latency_operation, what_workers_have_is_moved_into_one)
-{
-    enum { WORKERS = 3, MINUTES = 4 };
-    struct recorder *all = recorder_new(KEEP), *workers[WORKERS];
-    static struct latency_figures expected[MINUTES], flushed[MINUTES], whole;
-    const struct flush *taken;
-    size_t minutes = 0;
-
-    for (int i = 0; i < WORKERS; i++) {
-        workers[i] = recorder_new(KEEP);
-    }
-    for (int step = 0; step < 300; step++) {
-        struct recorder *worker = workers[step % WORKERS];
-        int64_t minute = step % 7 == 0 ? 0 : step / 75;
-        const struct latency_sample sample = sample_of((uint64_t)(step * step));
-        if (worker->minute != minute) {
-            recorder_move(all, worker);
-        }
-        recorder_record(worker, minute, &sample);
-        latency_figures_record(&expected[minute], &sample);
-        latency_figures_record(&whole, &sample);
-    }
-    for (int i = 0; i < WORKERS; i++) {
-        recorder_move(all, workers[i]);
-        recorder_free(workers[i]);
-    }
-    assert_same(all->operation.total, &whole);
-    while ((taken = recorder_take(all)) != NULL) {
-        for (size_t i = 0; i < taken->frozen.count; i++) {
-            latency_minute_add_to(taken->frozen.minutes[i], &flushed[taken->frozen.minutes[i]->minute]);
-        }
-        minutes += taken->frozen.count;
-        recorder_forget(all, false);
-    }
-    cr_assert_eq(minutes, MINUTES, "one for each minute, whoever had it");
-    cr_assert_eq(memcmp(flushed, expected, sizeof expected), 0);
-    recorder_free(all);
-}
 
 /* ---- memory ---- */
 

@@ -10,8 +10,6 @@
 
 #define RULES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nwatchdog =\nowner = client\n"
 #define RULES_OF_PROCESSES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nwatchdog =\n"
-#define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
-#define REDLOCK_ACQUIRE "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 "
 
 extern const struct policy lease_policy;
 
@@ -30,81 +28,7 @@ static struct scene scene_of(const char *rules)
     return scene;
 }
 
-static void assert_call(struct fake_host *host, const char *text)
-{
-    fake_pass_until_call(host, 20000);
-    cr_assert_str_eq(fake_call_text(host), text);
-}
-
 /* ---- what renewals find ---- */
-
-LEASE_TEST(lease_end, a_time_to_live_that_is_only_late_is_not_shortened)
-{
-    struct scene scene = scene_of(RULES);
-
-    assert_call(scene.host, "lease_renew_string job / t1");
-    /* The script waited for five seconds. */
-    int64_t left = (int64_t)fake_call_number(scene.host, 2) - 5000;
-    fake_pass(scene.host, 5000);
-    fake_answer_with(scene.host, (int64_t[]){-3, left}, 2);
-    cr_assert(lease_host_lists(scene.host, "state=held"));
-    assert_call(scene.host, "lease_renew_string job / t1");
-    cr_assert_leq(fake_call_number(scene.host, 2), (double)left);
-}
-
-/* It may be that of a run of the server which had not heard of the last renewal. Over the same connection it is not. */
-LEASE_TEST(lease_end, a_time_to_live_that_another_run_tells_is_not_shortened)
-{
-    static const struct {
-        const char *asked, *reply, *call, *answer, *then;
-    } kinds[] = {
-        {"SET job t1 NX PX 30000", "+OK\r\n", "lease_renew_string job / t1", "-3 5000", "lease_renew_string job / t1"},
-        {REDISSON_LOCK "job 30000 t1", "$-1\r\n", "lease_renew_hash job / t1", "-3 5000", "lease_renew_hash job / t1"},
-        {REDLOCK_ACQUIRE "a b t1 30000", ":2\r\n", "lease_renew_string a b / t1", "-3 5000",
-         "lease_renew_string a b / t1"},
-        {"SETNX job t1", ":1\r\n", "lease_renew_string job / t1", "-2 -1", "lease_heal job / t1"},
-    };
-
-    for (size_t i = 0; i < 2 * sizeof kinds / sizeof kinds[0]; i++) {
-        struct fake_host *host = lease_host_new(RULES, 1);
-        fake_ask(fake_join(host, 0, "10.0.0.1", "app"), kinds[i / 2].asked, kinds[i / 2].reply);
-        if (strncmp(kinds[i / 2].asked, "SETNX", 5) == 0) {
-            assert_call(host, "lease_heal job / t1");
-            fake_answer(host, "1 30000");
-        }
-        for (int renewals = 0; renewals < 3; renewals++) {
-            assert_call(host, kinds[i / 2].call);
-            host->since_us = host->now_us;
-            fake_answer(host, kinds[i / 2].answer);
-            assert_call(host, kinds[i / 2].then);
-            cr_assert_leq(host->now_us, host->since_us + 100 * MS);
-            fake_answer(host, "1 30000");
-        }
-        assert_call(host, kinds[i / 2].call);
-        /* One that was there before, but to another node of a cluster. */
-        host->since_us = i % 2 == 0 ? host->since_us : 1;
-        fake_answer(host, kinds[i / 2].answer);
-        cr_assert(lease_host_lists(host, i % 2 == 0 ? NULL : "key="));
-        lease_host_free(host);
-    }
-}
-
-/* Nothing but somebody's PERSIST makes endless what never was; and the request itself may have opened the connection.
- */
-LEASE_TEST(lease_end, what_others_do_behind_no_other_run_is_a_loss)
-{
-    static const char *const answers[] = {"-2 -1", "-2 -1", "-3 5000"};
-
-    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
-        struct fake_host *host = lease_host_new(RULES, 1);
-        fake_ask(fake_join(host, 0, "10.0.0.1", "app"), "SET job t1 NX PX 30000", "+OK\r\n");
-        host->since_us = i == 0 ? host->now_us + 1 : host->now_us - 1;
-        assert_call(host, "lease_renew_string job / t1");
-        fake_answer(host, answers[i]);
-        cr_assert(lease_host_lists(host, NULL));
-        lease_host_free(host);
-    }
-}
 
 LEASE_TEST(lease_end, times_to_live_of_any_length_are_borne)
 {
@@ -269,24 +193,6 @@ LEASE_TEST(lease_end, what_nobody_has_heard_of_is_not_kept_by_its_process)
         cr_assert(lease_host_lists(host, cases[i].state), "%zu", i);
         lease_host_free(host);
     }
-}
-
-/* What each process takes by a value of its own is renewed behind an outage, if nobody has taken it. */
-LEASE_TEST(lease_end, a_value_of_two_owners_does_not_tell_whose_a_lock_is_behind_an_outage)
-{
-    struct fake_host *host = lease_host_new(RULES_OF_PROCESSES, 1);
-
-    fake_ask(fake_join(host, 0, "10.0.0.1", "app"), "SET job 1 NX PX 30000", "+OK\r\n");
-    fake_ask(fake_join(host, 0, "10.0.0.1", "own"), "SET own t1 NX PX 30000", "+OK\r\n");
-    cr_assert_eq(host->warning_count, (size_t)0);
-    fake_ask(fake_join(host, 0, "10.0.0.1", "other"), "SET other 1 NX PX 30000", "+OK\r\n");
-    cr_assert_not_null(strstr(host->warning, "other has a value by which another owner has taken a lock, too"));
-    host->now_us += 40000 * MS;
-    fake_tick(host);
-    fake_assert_counter(host, "lease_lost_unreachable_total", 2);
-    assert_call(host, "lease_renew_string own / t1");
-    fake_answer(host, "1 30000");
-    cr_assert(lease_host_lists(host, "key=own"));
 }
 
 /* ---- the last round ---- */

@@ -19,6 +19,7 @@
  *   after MS, quiet MS (no script is called), keep MS (whatever is called has renewed), forked (processes live on)
  *   call SCRIPT, by MS SCRIPT (is called until then; with "= N" behind it: its argument behind the token), ! ANSWER
  *   is PART (of the line of LEASES), is nothing, count COUNTER N, said PART (of the last event)
+ *   since US (Redis' connection was made so long after now; since first: ever so long before), jump MS (without a look)
  *   reload (without rules), reload OPTION (added to the rules), hidden (processes cannot be told), a named NAME
  */
 struct scene {
@@ -155,6 +156,11 @@ static void take_step(struct stage *stage, const char *step)
         cr_assert_not_null(strstr(stage->host->event, rest), "%s: %s", stage->step, stage->host->event);
     } else if (strcmp(step, "forked") == 0) {
         stage->host->processes_live = true;
+    } else if (strncmp(step, "since", 5) == 0) {
+        stage->host->since_us = strcmp(rest, "first") == 0 ? 1 : stage->host->now_us + atoi(rest);
+    } else if (strncmp(step, "jump", 4) == 0) {
+        stage->host->now_us += atoi(rest) * MS;
+        fake_tick(stage->host);
     } else if (strcmp(step, "hidden") == 0) {
         stage->host->untold = true;
     } else {
@@ -261,6 +267,35 @@ LEASE_TEST(lease_scenes, what_a_renewal_finds_ends_the_watch)
         /* What makes no sense is a failure. */
         {RULES, TAKEN "call " RENEW "; !; count failures 1; call " RENEW "; ! 1; count failures 2; call " RENEW
                       "; ! 7 30000; count failures 3; call " RENEW "; ! -5 1; count failures 4; is state=held"},
+    };
+
+    PLAY(scenes);
+}
+
+/* A life that is too short may be that of a run of the server which had not heard of the last renewal; over the same
+ * connection, or one that was there before, but to another node of a cluster, it is not. */
+#define OTHER_RUN(call, answer, then) "call " call "; since 0; ! " answer "; by 100 " then "; ! 1 30000; "
+#define OTHER_RUNS(call) OTHER_RUN(call, "-3 5000", call) OTHER_RUN(call, "-3 5000", call) "call " call "; "
+#define HEALED "a: SETNX job t1 => :1; call lease_heal job / t1; ! 1 30000; "
+#define HASH "lease_renew_hash job / t1"
+
+LEASE_TEST(lease_scenes, what_another_run_of_redis_tells_is_no_loss)
+{
+    static const struct scene scenes[] = {
+        {RULES, TAKEN OTHER_RUNS(RENEW) "! -3 5000; is nothing"},
+        {RULES, TAKEN OTHER_RUNS(RENEW) "since first; ! -3 5000; is key=job"},
+        {RULES, "a: LOCK job 30000 t1 => $-1; " OTHER_RUNS(HASH) "! -3 5000; is nothing"},
+        {RULES, HEALED OTHER_RUN(RENEW, "-2 -1", "lease_heal job / t1") "call " RENEW "; ! -2 -1; is nothing"},
+        /* Only PERSIST makes endless what never was; and the request itself may have opened the connection. */
+        {RULES, TAKEN "since 1; call " RENEW "; ! -2 -1; is nothing"},
+        {RULES, TAKEN "since -1; call " RENEW "; ! -2 -1; is nothing"},
+        {RULES, TAKEN "since -1; call " RENEW "; ! -3 5000; is nothing"},
+        /* The script waited for five seconds. */
+        {RULES, TAKEN "call " RENEW "; after 5000; ! -3 15500; is state=held; call " RENEW},
+        /* What each process takes by a value of its own is renewed behind an outage, if nobody has taken it. */
+        {RULES, TAKEN "join c 0 other; c: SET other t1 NX PX 30000 => +OK; join d 0 own; "
+                      "d: SET own t2 NX PX 30000 => +OK; jump 40000; count lost_unreachable 2; "
+                      "by 0 lease_renew_string own / t2; ! 1 30000; is key=own"},
     };
 
     PLAY(scenes);
