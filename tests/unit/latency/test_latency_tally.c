@@ -6,23 +6,6 @@
 
 static char text[LATENCY_TALLY_TEXT_MAX];
 
-static const char *written(const struct latency_tally_list *list, int64_t second)
-{
-    latency_tally_write(list, second, text);
-    return text;
-}
-
-/* Each worker goes by the time of its own turn. */
-Test(latency_tally, knows_no_second_to_come)
-{
-    struct latency_tally_list list = {0};
-
-    latency_tally_add(&list, 100, 5);
-    latency_tally_add(&list, 101, 7);
-    latency_tally_add(&list, 100, 1);
-    cr_assert_str_eq(written(&list, 100), "0 5 0 7 0 1");
-}
-
 Test(latency_tally, loses_seconds_but_no_counts)
 {
     struct latency_tally_list list = {0};

@@ -52,48 +52,35 @@ Test(lease_rule, with_all_words)
     rule_free(rule);
 }
 
-/* Below "[lease:a]", behind "keys = a" but in the first ones; and what is said, from the number of the line on. */
+static void assert_fault(const char *options, const char *expected)
+{
+    char *text = conf_format("[lease:a]\n%s\n", options);
+    struct conf_faults faults;
+
+    cr_assert_null(load_conf(text, sections, &faults), "%s", text);
+    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
+    cr_assert_not_null(strstr(faults.lines[0], expected), "%s", faults.lines[0]);
+    conf_faults_free(&faults);
+    free(text);
+}
+
 Test(lease_rule, faults)
 {
-    static const char *const cases[][2] = {
-        {"ttl = 3s", "1: [lease:a] keys =: is not set"},
-        {"keys = [a", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close"},
-        {"libraries = redisson", "\"redisson\" is not LIBRARY:CARE"},
-        {"libraries = :self", "\":self\" is not LIBRARY:CARE"},
-        {"libraries = redisson:", "\"redisson:\" is not LIBRARY:CARE"},
-        {"libraries = redisson:selfish", "\"redisson:selfish\" is not LIBRARY:CARE"},
-        {"libraries = nobody:self", "\"nobody\" is no library whose scripts are known"},
-        {"ttl = 99ms", "ttl"},
-        {"ttl = 25h", "ttl"},
-        {"ttl = 30", "ttl"},
-        {"max_hold = 99ms", "max_hold"},
-        {"max_hold = 367d", "max_hold"},
-        {"grace = 25h", "grace"},
-        {"kind = list", "kind"},
-        {"unit = h", "unit"},
-        {"score = x", "score"},
-        {"owner = x", "owner"},
-        {"on_owner_gone = x", "on_owner_gone"},
-        {"renew = 1", "no part of a whole"},
-        {"renew = 1/1", "no part of a whole"},
-        {"renew = 2/1", "no part of a whole"},
-        {"renew = 0/3", "no part of a whole"},
-        {"renew = -1/3", "no part of a whole"},
-        {"renew = 1 / 3", "no part of a whole"},
-        {"renew = 1/3x", "no part of a whole"},
-        {"renew = 1/1001", "no part of a whole"},
-        {"renew = 1/3/4", "no part of a whole"},
-        {"renew = +1/3", "no part of a whole"},
-    };
+    static const char lines[] =
+        "ttl = 99ms|ttl = 25h|ttl = 30|max_hold = 99ms|max_hold = 367d|grace = 25h|kind = list|unit = h|score = x|"
+        "owner = x|on_owner_gone = x|renew = 1|renew = 1/1|renew = 2/1|renew = 0/3|renew = -1/3|renew = 1 / 3|"
+        "renew = 1/3x|renew = 1/1001|renew = 1/3/4|renew = +1/3|libraries = redisson|libraries = :self|"
+        "libraries = redisson:|libraries = redisson:selfish|libraries = nobody:self";
 
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char *text = conf_format("[lease:a]\n%s%s\n", i < 2 ? "" : "keys = a\n", cases[i][0]);
-        struct conf_faults faults;
-        cr_assert_null(load_conf(text, sections, &faults), "%s", text);
-        cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
-        cr_assert_not_null(strstr(faults.lines[0], cases[i][1]), "%s", faults.lines[0]);
-        conf_faults_free(&faults);
-        free(text);
+    assert_fault("ttl = 3s", "1: [lease:a] keys =: is not set");
+    assert_fault("keys = [a", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close");
+    for (size_t i = 0; word_of(lines, i).data != NULL; i++) {
+        struct slice line = word_of(lines, i);
+        char *options = conf_format("keys = a\n%.*s", (int)line.length, line.data);
+        char *expected = conf_format("3: [lease:a] %.*s: ", (int)line.length, line.data);
+        assert_fault(options, expected);
+        free(expected);
+        free(options);
     }
 }
 

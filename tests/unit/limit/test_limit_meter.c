@@ -101,6 +101,13 @@ Test(limit_meter, admits_its_most_at_once_and_tells_to_the_microsecond_when_ther
         cr_assert_eq(limit_meter_wait(meter, &state, NOW + wait - 1, 1), 1);
         cr_assert_eq(try(meter, &state, NOW + wait, 1), 0, "%s", name_of(meter));
         limit_meter_clear(meter, &state);
+        /* It is idle when its state says nothing any more, and then as good as new. */
+        cr_assert(limit_meter_is_idle(meter, &state, NOW));
+        cr_assert_eq(try(meter, &state, NOW, 1), 0);
+        cr_assert(!limit_meter_is_idle(meter, &state, NOW) && !limit_meter_is_idle(meter, &state, NOW + wait - 1));
+        cr_assert(limit_meter_is_idle(meter, &state, NOW + wait), "%s", name_of(meter));
+        cr_assert_eq(try(meter, &state, NOW + wait, meter->most), 0, "%s", name_of(meter));
+        limit_meter_clear(meter, &state);
     }
 }
 
@@ -125,26 +132,6 @@ Test(limit_meter, admits_its_rate_in_the_long_run)
                                                        : (double)meter->window.length_us / (double)meter->most;
         cr_assert_leq((double)admitted, passed / unit + (double)meter->most, "%s", name_of(meter));
         cr_assert_geq((double)admitted, passed / unit * 0.95, "%s", name_of(meter));
-        limit_meter_clear(meter, &state);
-    }
-}
-
-Test(limit_meter, is_idle_when_its_state_says_nothing)
-{
-    struct limit_meter meters[METERS_MAX];
-    size_t count = all_meters(meters);
-
-    for (size_t i = 0; i < count; i++) {
-        const struct limit_meter *meter = &meters[i];
-        union limit_meter_state state = {0};
-        cr_assert(limit_meter_is_idle(meter, &state, NOW));
-        cr_assert_eq(try(meter, &state, NOW, 1), 0);
-        int64_t idle_in = meter->algorithm == LIMIT_FUNNEL ? drop_ns(meter) / 1000 : meter->window.length_us;
-        cr_assert_not(limit_meter_is_idle(meter, &state, NOW));
-        cr_assert_not(limit_meter_is_idle(meter, &state, NOW + idle_in - 1), "%s", name_of(meter));
-        cr_assert(limit_meter_is_idle(meter, &state, NOW + idle_in), "%s", name_of(meter));
-        /* As good as new: all of it at once. */
-        cr_assert_eq(try(meter, &state, NOW + idle_in, meter->most), 0, "%s", name_of(meter));
         limit_meter_clear(meter, &state);
     }
 }

@@ -173,27 +173,6 @@ Test(limit_rule, has_what_its_options_say)
     rule_free(rule);
 }
 
-static void assert_what(const char *options, const char *expected)
-{
-    struct limit_rule *rule = rule_of(options);
-
-    cr_assert_str_eq(rule->what, expected);
-    cr_assert_null(strchr(rule->member.description, '\n'), "it is a part of one line");
-    rule_free(rule);
-}
-
-Test(limit_rule, says_what_is_exceeded)
-{
-    assert_what(WINDOW "per = all\n", "5 in 90s");
-    assert_what(WINDOW "per = ip/24/56+user\n", "5 in 90s per ip/24/56+user");
-    assert_what("limit = 1mb\nwindow = 250ms\ncost = bytes\nper = connection\n",
-                "1048576 bytes in 250ms per connection");
-    assert_what(WINDOW "cost = keys\nper = user\n", "5 keys in 90s per user");
-    assert_what("algorithm = funnel\ncapacity = 20\nleak = 5/250ms\n", "20 leaking 5/250ms per process");
-    assert_what("algorithm = funnel\ncapacity = 10kb\nleak = 1kb/1h\ncost = bytes\nper = all\n",
-                "10240 bytes leaking 1024/h");
-}
-
 /* ---- names of buckets ---- */
 
 /* Of IPv4 or IPv6; any other text is a Unix socket. */

@@ -88,43 +88,6 @@ Test(chain, a_reload_that_fails_for_one_is_done_for_the_others_and_told)
     assert_calls("a@0 b@0 c@0");
 }
 
-static size_t shared_threads;
-
-static void *share(size_t threads)
-{
-    shared_threads += threads;
-    return &shared_threads;
-}
-
-static void unshare(void *shared)
-{
-    cr_assert_eq(shared, &shared_threads);
-    shared_threads = 0;
-}
-
-static void *start_sharing(const struct policy_start *with)
-{
-    cr_assert_eq(with->shared, &shared_threads);
-    return fake_start_b(with);
-}
-
-Test(chain, what_instances_share_is_made_once)
-{
-    static const struct policy sharing = {
-        .name = "sharing", .gate = &fake_bare_gate, .start = start_sharing, .share = share, .unshare = unshare};
-    static const struct policy *const list[] = {&fake_bare, &sharing, NULL};
-
-    use_policies(list);
-    struct chain *other = chain_of_roster();
-    cr_assert_eq(shared_threads, 3);
-    chain_free(other);
-    chain_free(chain);
-    chain = NULL;
-    cr_assert_eq(shared_threads, 3);
-    chain_roster_close(&chain_roster);
-    cr_assert_eq(shared_threads, 0);
-}
-
 Test(chain, those_that_were_started_are_stopped_when_one_cannot_be)
 {
     fakes[1].refuses_to_start = true;

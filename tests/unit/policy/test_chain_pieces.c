@@ -51,34 +51,15 @@ static void see_spot(void *instance, const struct policy_request *request)
     fake_write_down(instance, "p%llu", (unsigned long long)(request->attachment - fake_attachments));
 }
 
-static bool translate_sets(void *instance, const struct command *command)
-{
-    (void)instance;
-    return command != NULL && strcmp(command->name, "set") == 0;
-}
-
-static enum policy_translation translate(void *instance, const struct policy_request *request,
-                                         enum policy_server_has server, struct slice *frame,
-                                         struct policy_decision *decision)
-{
-    (void)request;
-    (void)decision;
-    fake_write_down(instance, "t%llu", server);
-    *frame = (struct slice){"*0\r\n", 4};
-    return POLICY_TRANSLATED;
-}
-
 static const struct policy_observer measurer = {.tag = tag_gets,
                                                 .measure = measure,
                                                 .attends = attend,
                                                 .on_sample = take_sample,
                                                 .on_written = see_written,
                                                 .on_spot = see_spot};
-static const struct policy_translator translator = {.translates = translate_sets, .translate = translate};
 
 static const struct policy only_observes = {.name = "observes", .observer = &measurer, .start = fake_start_b};
-static const struct policy only_translates = {.name = "translates", .translator = &translator, .start = fake_start_c};
-static const struct policy *const one_of_each[] = {&fake_policy_a, &only_observes, &only_translates, NULL};
+static const struct policy *const gate_and_observer[] = {&fake_policy_a, &only_observes, NULL};
 
 static const struct command *set(void)
 {
@@ -89,13 +70,13 @@ Test(chain_pieces, who_has_no_gate_is_not_asked)
 {
     struct chain_record *record = NULL;
 
-    use_policies(one_of_each);
+    use_policies(gate_and_observer);
     cr_assert_eq(ask(&record), POLICY_PASS);
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
     assert_calls("a?0 a=1");
     fakes[0].wants_nothing = true;
     cr_assert(chain_reload(chain, &fake_rule));
-    cr_assert_not(chain_wants_any(chain), "measuring and translating need no verdict");
+    cr_assert_not(chain_wants_any(chain), "measuring needs no verdict");
     cr_assert(chain_measures(chain));
 }
 
@@ -104,7 +85,7 @@ Test(chain_pieces, who_measures_has_its_own_pointer_with_the_client)
     struct policy_request request = {.client = &fake_client, .command = get()};
     const struct policy_sample sample = {.tag = TAG, .count = 1};
 
-    use_policies(one_of_each);
+    use_policies(gate_and_observer);
     cr_assert_eq(chain_interest(chain, get())->tag, POLICY_TAG_ASK);
     cr_assert_eq(chain_interest(chain, set())->tag, POLICY_TAG_NONE);
     cr_assert_eq(chain_attention(chain)->us, 5);

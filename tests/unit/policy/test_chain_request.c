@@ -219,22 +219,3 @@ Test(chain_request, a_group_is_put_to_its_policy_at_once)
     chain_refused(chain, get(), &decision);
     cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_REPLIES), 1);
 }
-
-Test(chain_request, verdicts_are_counted)
-{
-    static const enum policy_verdict verdicts[] = {POLICY_PASS, POLICY_HOLD, POLICY_HOLD, POLICY_REPLY};
-    struct chain_record *record = NULL;
-
-    for (size_t i = 0; i < sizeof verdicts / sizeof verdicts[0]; i++) {
-        fakes[2].verdict = verdicts[i];
-        if (i == 1) {
-            end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
-            record = NULL;
-        }
-        ask(&record);
-    }
-    end(record, POLICY_OUTCOME_LOCAL, "");
-    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_HOLDS), 2);
-    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_REPLIES), 1);
-    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_CLOSES), 0);
-}
