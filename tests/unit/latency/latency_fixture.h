@@ -81,9 +81,8 @@ const struct script_call *fixture_call(const struct latency_fixture *fixture, co
 /* Answers 1 to all flushes and lists that are under way; returns how many flushes there were. */
 size_t fixture_acknowledge(struct latency_fixture *fixture);
 
-/* The tag of a request: words between blanks, of that client. */
-uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char *words,
-                     const struct policy_client *client, void **attachment);
+/* The tag of a request: words between blanks. */
+uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char *words);
 /* A request of those words that took so long, of a command that only the server knows if the name begins with LEARNED;
  * true if it is to be told when written. */
 bool fixture_request(struct latency_fixture *fixture, size_t worker, const char *words, int64_t us);

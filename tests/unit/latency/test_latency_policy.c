@@ -65,9 +65,9 @@ LATENCY_TEST(latency_policy, lets_rules_name_them)
 LATENCY_TEST(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
 {
     fixture_start(&fixture, ON "[latency:a]\ncommands = get\n[latency:b]\ncommands = set\n", 1);
-    uint32_t a = fixture_tag(&fixture, 0, "GET k", NULL, NULL), del = fixture_tag(&fixture, 0, "DEL k", NULL, NULL);
+    uint32_t a = fixture_tag(&fixture, 0, "GET k"), del = fixture_tag(&fixture, 0, "DEL k");
     fixture_reload(&fixture, ON "[latency:b]\ncommands = get\n");
-    uint32_t b = fixture_tag(&fixture, 0, "GET k", NULL, NULL);
+    uint32_t b = fixture_tag(&fixture, 0, "GET k");
     struct policy_sample sample = {.count = 1, .received_us = fixture.now_us, .answered_us = fixture.now_us};
     const uint32_t tags[] = {a, del, b, b};
     for (size_t i = 0; i < 4; i++) {
@@ -131,7 +131,7 @@ LATENCY_TEST(latency_policy, bounds_the_operations)
 LATENCY_TEST(latency_policy, counts_each_request_of_a_sample)
 {
     fixture_start(&fixture, ON "[counters]\nenabled = on\n", 1);
-    const struct policy_sample sample = {.tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
+    const struct policy_sample sample = {.tag = fixture_tag(&fixture, 0, "GET k"),
                                          .count = 64,
                                          .errors = 3,
                                          .received_us = 1000,

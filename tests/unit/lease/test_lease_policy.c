@@ -392,3 +392,21 @@ LEASE_TEST(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_t
     }
     cr_assert_leq(scene.host->sent_count, (size_t)101);
 }
+
+LEASE_TEST(lease_policy, long_lists_and_many_ends_are_cut)
+{
+    struct scene scene = scene_of(RULES);
+    char text[700];
+
+    for (int i = 0; i < 1001; i++) {
+        snprintf(text, sizeof text, "SET job:%0400d t NX PX 30000", i);
+        fake_ask(scene.client, text, "+OK\r\n");
+    }
+    char *list = fake_tell(scene.host, "LEASES");
+    cr_assert(strstr(list, "000...\" db=0") != NULL && strstr(list, "\n# and 1 more\n") != NULL);
+    free(list);
+    fake_leave(scene.client);
+    fake_pass(scene.host, 3000);
+    cr_assert(lease_host_lists(scene.host, NULL));
+    cr_assert_eq(scene.host->information_count, (size_t)20, "lines in the log: %zu", scene.host->information_count);
+}
