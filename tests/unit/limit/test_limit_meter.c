@@ -111,31 +111,6 @@ Test(limit_meter, admits_its_most_at_once_and_tells_to_the_microsecond_when_ther
     }
 }
 
-/* Of what is admitted to who always comes when told, no more than the rate and a burst, and hardly less. */
-Test(limit_meter, admits_its_rate_in_the_long_run)
-{
-    struct limit_meter meters[METERS_MAX];
-    size_t count = all_meters(meters);
-
-    for (size_t i = 0; i < count; i++) {
-        const struct limit_meter *meter = &meters[i];
-        union limit_meter_state state = {0};
-        int64_t now = NOW, admitted = 0, most = meter->most > 10000 ? meter->most * 3 : 30000;
-        int64_t step = meter->most > 10000 ? meter->most / 1000 : 1;
-        while (admitted < most) {
-            int64_t wait = try(meter, &state, now, step);
-            admitted += wait == 0 ? step : 0;
-            now += wait;
-        }
-        double passed = (double)(now - NOW);
-        double unit = meter->algorithm == LIMIT_FUNNEL ? (double)meter->funnel.drop / (double)LIMIT_FUNNEL_NS / 1000
-                                                       : (double)meter->window.length_us / (double)meter->most;
-        cr_assert_leq((double)admitted, passed / unit + (double)meter->most, "%s", name_of(meter));
-        cr_assert_geq((double)admitted, passed / unit * 0.95, "%s", name_of(meter));
-        limit_meter_clear(meter, &state);
-    }
-}
-
 /* ---- queues ---- */
 
 #define QUEUE_MAX 400
