@@ -313,6 +313,15 @@ uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char 
     return tag;
 }
 
+void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *words)
+{
+    struct made made;
+
+    make_request(&made, words);
+    latency_policy.observer->on_spot(fixture->workers[worker].instance, &made.request);
+    free(made.bytes);
+}
+
 bool fixture_request(struct latency_fixture *fixture, size_t worker, const char *words, int64_t us)
 {
     struct made made;

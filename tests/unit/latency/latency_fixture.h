@@ -83,6 +83,8 @@ size_t fixture_acknowledge(struct latency_fixture *fixture);
 
 /* The tag of a request: words between blanks. */
 uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char *words);
+/* Shows a request to on_spot(). */
+void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *words);
 /* A request of those words that took so long, of a command that only the server knows if the name begins with LEARNED;
  * true if it is to be told when written. */
 bool fixture_request(struct latency_fixture *fixture, size_t worker, const char *words, int64_t us);

@@ -123,6 +123,18 @@ LATENCY_TEST(latency_log, a_drain_takes_what_happened_elsewhere)
     cr_assert(latency_policy.on_drain(fixture.workers[0].instance, 0));
 }
 
+LATENCY_TEST(latency_log, reads_counters)
+{
+    const int64_t slices[] = {1700000000, 5, 1700000005, 7};
+
+    fixture_start(&fixture, ON COUNTERS, 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "COUNTER requests 5"));
+    cr_assert_str_eq(fixture_call(&fixture, "counter_read")->arguments[0], "{c}count:5:requests");
+    fixture_answer(&fixture, "counter_read", slices, 4);
+    cr_assert_str_eq(fixture.answer, "time=1700000000 count=5\ntime=1700000005 count=7\n");
+    cr_assert(says(fixture_ask(&fixture, 0, "COUNTER requests 7"), "expected"));
+}
+
 LATENCY_TEST(latency_log, reads_events)
 {
     static const char *const lines[] = {"Tue Nov 14 22:13:20 2023 get", "a\nb"};

@@ -176,3 +176,18 @@ LATENCY_TEST(latency_policy, keeps_slow_requests)
     cr_assert_str_eq(fixture_ask(&fixture, 0, "SLOWLOG"), "");
     cr_assert_str_eq(fixture_ask(&fixture, 0, "BIGLOG"), "");
 }
+
+LATENCY_TEST(latency_policy, counts_the_keys_asked_for_most)
+{
+    fixture_start(&fixture, ON, 2);
+    for (int i = 0; i < 3; i++) {
+        fixture_spot(&fixture, 0, "GET hot");
+        fixture_spot(&fixture, 1, "MGET warm hot");
+    }
+    fixture_spot(&fixture, 0, "PING");
+    cr_assert_str_eq(fixture_ask(&fixture, 1, "HOTKEYS"),
+                     "count=384 error=0 length=3 key=\"hot\"\ncount=192 error=0 length=4 key=\"warm\"\n"
+                     "# of 576 in all; no other key was counted more than 0 times\n");
+    (void)fixture_ask(&fixture, 0, "HOTKEYS RESET");
+    cr_assert_not(says(fixture_ask(&fixture, 0, "HOTKEYS"), "key="));
+}
