@@ -474,6 +474,12 @@ LEASE_TEST(lease_scenes, owners_and_max_hold)
         /* Until all workers have looked for another connection of a process that lives, it has one. */
         {RULES, "forked; b leaves; join c 1 other; " TAKEN "a leaves; is state=held; after 200; is state=ownerless; "
                 "after 1500; join d 1 app; after 200; is state=held; d leaves; after 2500; is nothing"},
+        {RULES, "hidden; " TAKEN "a leaves; quiet 2200; is nothing"},
+        {RULES "owner = client\n", TAKEN "a named job-17; b leaves; is state=held; a leaves; is state=ownerless"},
+        {RULES, TAKEN "after 5000; reload max_hold = 4s; after 200; is state=max-hold"},
+        {RULES,
+         TAKEN "reload renew = 2/3; quiet 17000; by 3100 " RENEW "; ! 1 30000; reload; is nothing; count dropped 1"},
+        {RULES, "a: SET \"job\x01 t NX PX 30000 => +OK; is key=\"\\\"job\\x01\" db=0"},
         {AT_MOST("10s"),
          TAKEN "after 11000; is state=max-hold; a: EXTEND job t1 30000 => :1; a: PEXPIRE job 60000 => :1; "
                "is state=max-hold; quiet 59000; a: RELEASE job t1 => :1; " TAKEN "is state=held"},
