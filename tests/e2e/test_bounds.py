@@ -90,8 +90,7 @@ def test_all_clients_together_are_bounded(make, redis):
     assert headgate.peak_rss() - before < 80 * MEBIBYTE + sanitizer_overhead()
 
 
-@pytest.mark.parametrize("limit", ["1gb", "0"])
-@pytest.mark.parametrize("kind", ["denied", "arity", "mixed"])
+@pytest.mark.parametrize("kind, limit", [("denied", "1gb"), ("arity", "0"), ("mixed", "0")])
 def test_without_a_limit_the_client_is_made_to_wait(make, redis, kind, limit):
     """Then all answers come, in their order."""
     piece, answer = PIECES[kind]
@@ -181,18 +180,6 @@ def test_a_whole_pipeline_is_written_before_the_first_reply_is_read(make, rules,
     reply = b"$-1\r\n" * 9 + (b"-DENIED forbidden: flushall is not allowed\r\n" if rules == RULES else b"$-1\r\n")
     for _ in range(count // 10_000):
         assert client.read_exactly(1_000 * len(reply)) == reply * 1_000
-
-
-def test_many_requests_that_policies_remember_before_the_first_reply_is_read(redis, make_probe, pool):
-    probe = make_probe(redis, pool=pool)
-    client = probe.connect()
-    client.socket.settimeout(60)
-    for _ in range(100):
-        client.send(encode("APPEND", "probe:pass:a", "v") * 1_000)
-    for number in range(100_000):
-        assert client.read() == number + 1
-    client.close()
-    probe.await_balance()
 
 
 def test_a_reader_that_stops_and_goes_on_gets_every_byte(make, redis):

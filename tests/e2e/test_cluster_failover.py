@@ -19,10 +19,9 @@ def keys_of(number):
     return [f"{{{tag_of(slot)}}}:{number}" for slot in range(500, 16384, 1500)]
 
 
-@pytest.mark.parametrize("threads", (1, 4))
-def test_a_failover_by_agreement_loses_nothing(cluster, make_headgate, threads):
+def test_a_failover_by_agreement_loses_nothing(cluster, make_headgate):
     """Clients may be closed, as masters close connections of clients that wait; nothing is counted twice or lost."""
-    headgate = make_headgate(cluster.url(), threads=threads, upstream_wait="30s")
+    headgate = make_headgate(cluster.url(), threads=4, upstream_wait="30s")
     with Counting(headgate.connect, 4, keys_of, may_close=True) as counting:
         counting.await_rounds(2)
         for master in list(cluster.masters):
@@ -49,11 +48,10 @@ def questions_about_the_map(nodes):
     return sum(int(node.info("commandstats")["cmdstat_cluster|slots"].split("=")[1].split(",")[0]) for node in nodes)
 
 
-@pytest.mark.parametrize("threads", (1, 4))
-def test_requests_at_a_master_that_hangs_are_given_up(cluster, make_headgate, pool, threads):
+def test_requests_at_a_master_that_hangs_are_given_up(cluster, make_headgate, pool):
     """When another has taken over, not when it has answered: nobody knows what became of them. Meanwhile it is looked
     again and again whether one has."""
-    headgate = make_headgate(cluster.url(), pool=pool, threads=threads, upstream_wait="60s", upstream_reply_timeout=0)
+    headgate = make_headgate(cluster.url(), pool=pool, threads=4, upstream_wait="60s", upstream_reply_timeout=0)
     lost = cluster.masters[0]
     keys = [f"{{{tag_of(slot)}}}:n" for slot in (1, 2, 3, 4)]
     clients = [headgate.connect() for _ in keys]

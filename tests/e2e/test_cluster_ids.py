@@ -55,8 +55,7 @@ def ask_for_size(server):
         return client("DBSIZE")
 
 
-@pytest.mark.parametrize("command", ("SET", "transaction"))
-@pytest.mark.parametrize("stranger", (other_cluster, lone_redis))
+@pytest.mark.parametrize("stranger, command", ((other_cluster, "SET"), (lone_redis, "transaction")))
 def test_another_server_at_the_address_of_a_node(cluster, make_headgate, start, pool, stranger, command):
     headgate = make_headgate(cluster.url("cluster"), pool=pool, upstream_wait="400ms", tls=False)
     kept, _, lost = cluster.masters

@@ -58,89 +58,37 @@ def assert_keys_work(cluster, client):
 SUBSCRIBE = (("SUBSCRIBE", "news"), ("PSUBSCRIBE", "n*"), ("SSUBSCRIBE", "{shard}1"))
 
 
-@pytest.mark.parametrize("command", SUBSCRIBE, ids=lambda command: command[0].lower())
-def test_a_subscriber_uses_keys_of_all_nodes(cluster, headgate, command):
-    client = connect(headgate)
-    assert confirm(client, *command) == [[command[0].lower().encode(), command[1].encode(), 1]]
-    assert_keys_work(cluster, client)
-    assert client("PING") == b"PONG"
-    for key in one_at_each(cluster, "key"):
-        assert client("MULTI") == OK
-        assert client("GET", key) == b"QUEUED"
-        assert len(client("EXEC")) == 1
-        assert client("WATCH", key) == OK
-        assert client("UNWATCH") == OK
-        assert client("BLPOP", "{" + key + "}none", "0.01") is not OK
-    assert len(client.pipeline([("GET", key) for key in one_at_each(cluster, "key") * 50])) == 150
-    assert confirm(client, command[0].replace("SUB", "UNSUB"), command[1])[0][2] == 0
-    assert_keys_work(cluster, client)
+def test_a_subscriber_uses_keys_of_all_nodes(cluster, headgate):
+    for command in SUBSCRIBE:
+        client = connect(headgate)
+        assert confirm(client, *command) == [[command[0].lower().encode(), command[1].encode(), 1]]
+        assert_keys_work(cluster, client)
+        assert client("PING") == b"PONG"
+        for key in one_at_each(cluster, "key"):
+            assert client("MULTI") == OK
+            assert client("GET", key) == b"QUEUED"
+            assert len(client("EXEC")) == 1
+            assert client("WATCH", key) == OK
+            assert client("UNWATCH") == OK
+            assert client("BLPOP", "{" + key + "}none", "0.01") is not OK
+        assert len(client.pipeline([("GET", key) for key in one_at_each(cluster, "key") * 50])) == 150
+        assert confirm(client, command[0].replace("SUB", "UNSUB"), command[1])[0][2] == 0
+        assert_keys_work(cluster, client)
 
 
-@pytest.mark.parametrize("command", SUBSCRIBE, ids=lambda command: command[0].lower())
-def test_a_subscription_right_behind_hello(cluster, headgate, command):
+def test_a_subscription_right_behind_hello(cluster, headgate):
     """Nothing is known of the protocol when it comes; it ends all the same when the client ends it."""
-    client, publisher = headgate.connect(), headgate.connect()
-    client.request("HELLO", 3)
-    client.request(*command)
-    assert client.read_many(2)[1] == [command[0].lower().encode(), command[1].encode(), 1]
-    assert confirm(client, "SUBSCRIBE", "other")[0][2] == (1 if command[0] == "SSUBSCRIBE" else 2)
-    assert_keys_work(cluster, client)
-    ended = confirm(client, command[0].replace("SUB", "UNSUB"), command[1])
-    assert ended[0][2] == (0 if command[0] == "SSUBSCRIBE" else 1)
-    assert publisher("PUBLISH", "news", "x") == publisher("SPUBLISH", "{shard}1", "x") == 0
-    assert client("PING") == b"PONG"
-
-
-def test_confirmations_come_in_the_order_of_requests(cluster, headgate):
-    client = connect(headgate)
-    keys = one_at_each(cluster, "key")
-    for key in keys:
-        client("SET", key, "value-of-" + key)
-    for turn in range(20):
-        channel = f"news{turn}"
-        wanted = []
-        for key in keys:
-            client.request("GET", key)
-            wanted.append(f"value-of-{key}".encode())
-        client.request("SUBSCRIBE", channel, channel + "b")
-        client.request("SSUBSCRIBE", keys[turn % 3])
-        client.request("PSUBSCRIBE", channel + "*")
-        count = turn * 3
-        wanted += [[b"subscribe", channel.encode(), count + 1], [b"subscribe", channel.encode() + b"b", count + 2]]
-        wanted += [[b"ssubscribe", keys[turn % 3].encode(), min(turn + 1, 3)]]
-        wanted += [[b"psubscribe", channel.encode() + b"*", count + 3]]
-        for key in keys:
-            client.request("GET", key)
-            wanted.append(f"value-of-{key}".encode())
-        client.request("UNSUBSCRIBE", "nothing")
-        wanted.append([b"unsubscribe", b"nothing", count + 3])
-        assert client.read_many(len(wanted)) == wanted
-
-
-def test_shard_channels_at_all_nodes(cluster, headgate):
-    client, publisher = connect(headgate), headgate.connect()
-    channels = one_at_each(cluster)
-    more = ["{" + channel + "}b" for channel in channels]
-    for count, channel in enumerate(channels + more):
-        assert confirm(client, "SSUBSCRIBE", channel) == [[b"ssubscribe", channel.encode(), count + 1]]
-    for channel in channels + more:
-        assert publisher("SPUBLISH", channel, "hello") == 1
-        assert client.read() == [b"smessage", channel.encode(), b"hello"]
-    assert confirm(client, "SUNSUBSCRIBE", channels[1]) == [[b"sunsubscribe", channels[1].encode(), 5]]
-    assert confirm(client, "SUNSUBSCRIBE", more[1], "{" + channels[1] + "}c") == [
-        [b"sunsubscribe", more[1].encode(), 4],
-        [b"sunsubscribe", b"{%s}c" % channels[1].encode(), 4],
-    ]
-    assert_keys_work(cluster, client)
-    client.request("SUNSUBSCRIBE")
-    ended = [client.read() for _ in range(4)]
-    assert [reply[2] for reply in ended] == [3, 2, 1, 0]
-    assert {reply[1].decode() for reply in ended} == {channels[0], channels[2], more[0], more[2]}
-    client.request("SUNSUBSCRIBE")
-    reply = client.read()
-    assert (reply[0], reply[2]) == (b"sunsubscribe", 0)
-    assert isinstance(client("SSUBSCRIBE", channels[0], channels[1]), Error)
-    assert publisher("SPUBLISH", channels[0], "hello") == 0
+    for command in SUBSCRIBE:
+        client, publisher = headgate.connect(), headgate.connect()
+        client.request("HELLO", 3)
+        client.request(*command)
+        assert client.read_many(2)[1] == [command[0].lower().encode(), command[1].encode(), 1]
+        assert confirm(client, "SUBSCRIBE", "other")[0][2] == (1 if command[0] == "SSUBSCRIBE" else 2)
+        assert_keys_work(cluster, client)
+        ended = confirm(client, command[0].replace("SUB", "UNSUB"), command[1])
+        assert ended[0][2] == (0 if command[0] == "SSUBSCRIBE" else 1)
+        assert publisher("PUBLISH", "news", "x") == publisher("SPUBLISH", "{shard}1", "x") == 0
+        assert client("PING") == b"PONG"
 
 
 def test_lanes_are_given_back(cluster, make_headgate):
@@ -175,13 +123,12 @@ def numbers_of(pushes, channel):
     return [int(push[2].split(b":")[0]) for push in pushes if push[0].endswith(b"message") and push[1] == wanted]
 
 
-@pytest.mark.parametrize("size", (10, 100_000))
-def test_messages_between_replies(cluster, headgate, size):
+def test_messages_between_replies(cluster, headgate):
     """Each reply is whole, and in its place; each channel's messages are all there, in their order."""
     client = connect(headgate)
     keys = one_at_each(cluster, "key")
     for key in keys:
-        client("SET", key, key * (size // len(key) + 1))
+        client("SET", key, key * (100_000 // len(key)))
     values = {key: client("GET", key) for key in keys}
     shards = one_at_each(cluster)
     for channel in shards:
@@ -313,10 +260,9 @@ def skip(publisher, client, channel):
         pass
 
 
-@pytest.mark.parametrize("threads", (1, 4))
-def test_each_channel_goes_along_with_its_slot(cluster, make_headgate, pool, threads):
+def test_each_channel_goes_along_with_its_slot(cluster, make_headgate, pool):
     """Others stay where they are, and requests go on meanwhile."""
-    headgate = make_headgate(cluster.url(), pool=pool, threads=threads, log_level="debug")
+    headgate = make_headgate(cluster.url(), pool=pool, threads=4, log_level="debug")
     client, publisher = connect(headgate), headgate.connect()
     masters = cluster.current_masters()
     channels = one_at_each(cluster)
@@ -343,37 +289,6 @@ def test_each_channel_goes_along_with_its_slot(cluster, make_headgate, pool, thr
     ended = [client.read() for _ in range(6)]
     assert [reply[0] for reply in ended] == [b"sunsubscribe"] * 6
     assert [reply[2] for reply in ended] == [5, 4, 3, 2, 1, 0]
-
-
-def test_requests_about_channels_while_slots_move(cluster, headgate):
-    """Each is confirmed, in order, among the replies of others."""
-    client = connect(headgate)
-    masters = cluster.current_masters()
-    channel = one_at_each(cluster)[0]
-    keys = one_at_each(cluster, "key")
-    stop = threading.Event()
-
-    def move():
-        for target in itertools.cycle((masters[1], masters[0])):
-            cluster.move_slot(slot_of(channel), target)
-            cluster.await_agreement()
-            if stop.is_set() and target is masters[0]:
-                break
-
-    thread = threading.Thread(target=move)
-    thread.start()
-    try:
-        for turn in range(300):
-            client.request("SET", keys[turn % 3], turn)
-            client.request("SSUBSCRIBE", channel)
-            client.request("GET", keys[turn % 3])
-            client.request("SUNSUBSCRIBE", channel)
-            client.request("ECHO", turn)
-            assert client.read_many(5) == [OK, [b"ssubscribe", channel.encode(), 1], str(turn).encode(),
-                                           [b"sunsubscribe", channel.encode(), 0], str(turn).encode()]  # fmt: skip
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_the_nodes_of_subscriptions_die(make_headgate, pool):
