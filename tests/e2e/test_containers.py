@@ -46,14 +46,6 @@ def test_the_image_has_what_is_needed():
     assert len(libraries) >= 4 and libraries <= installed_in_stage(1)
 
 
-def test_the_image_is_of_no_use_to_root():
-    users = [rest for name, rest in instructions() if name == "USER"]
-    assert users == ["10001:10001"]
-    for name, rest in instructions():
-        if name == "COPY" and not rest.startswith(("--from", ". ")):
-            assert (REPOSITORY / rest.split()[0]).is_file(), rest
-
-
 def check_command(words):
     """A command line of headgate that it understands."""
     assert words[0] == "headgate"
@@ -91,16 +83,6 @@ def test_the_map_is_sound(tmp_path):
     path.write_text(text)
     result = run_headgate("-t", "-c", path)
     assert result.returncode == 0, result.stderr
-
-
-def test_the_sidecar_is_one():
-    sidecars = pod()["initContainers"]
-    assert [container["name"] for container in sidecars] == ["headgate"]
-    sidecar = sidecars[0]
-    assert sidecar["restartPolicy"] == "Always"
-    security = sidecar["securityContext"]
-    assert security["runAsUser"] == 10001 and security["readOnlyRootFilesystem"] is True
-    assert security["capabilities"] == {"drop": ["ALL"]} and security["allowPrivilegeEscalation"] is False
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])

@@ -16,7 +16,8 @@ from harness.admin import send_and_await, stats
 from harness.http import ask, samples, stats_json
 from harness.latency import SPIN
 from harness.resp import PONG, encode, wait_for
-from harness.servers import BINARY, REPOSITORY, Headgate, free_port, run_headgate
+from harness.rules import check_file
+from harness.servers import BINARY, REPOSITORY, Headgate, free_port
 from harness.several import Several
 
 MEASURED = """
@@ -29,10 +30,7 @@ enabled = on
 """
 
 
-def test_live_and_ready(started, redis):
-    headgate = started(redis)
-    assert ask(headgate, "/live").status == 200
-    wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached")
+RULES = "[limit:few]\nlimit = 2\nwindow = 5m\nkeys = counted\nper = name\n[lease:locks]\nkeys = lock:*\n"
 
 
 def test_not_ready_without_redis_but_live(started, redis):
@@ -44,20 +42,6 @@ def test_not_ready_without_redis_but_live(started, redis):
     assert ask(headgate, "/live").status == 200
     redis.start()
     wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached again")
-
-
-def test_not_ready_while_draining(started, redis):
-    headgate = started(redis, drain_timeout="20s")
-    client = headgate.connect()
-    # Of a request that has not come whole the end is waited for; of one that blocks it is for half a second only.
-    send_and_await(headgate, client, encode("SET", "k", "v")[:-4])
-    headgate.signal(signal.SIGTERM)
-    headgate.await_log("draining")
-    answer = ask(headgate, "/ready")
-    assert (answer.status, "draining" in answer.text) == (503, True)
-    assert ask(headgate, "/live").status == 200
-    client.close()
-    assert headgate.wait() == 0
 
 
 def test_a_take_over_is_not_ready_and_ready(started, redis):
@@ -85,16 +69,15 @@ def test_a_take_over_is_not_ready_and_ready(started, redis):
         new.finish()
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_as_another_user(redis, threads):
+def test_as_another_user(redis):
     port = free_port()
-    headgate = Headgate(redis, start=False, user="nobody", threads=threads, http=f"127.0.0.1:{port}")
+    headgate = Headgate(redis, start=False, user="nobody", threads=3, http=f"127.0.0.1:{port}")
     headgate.http_port = port
     os.chmod(headgate.directory, 0o755)
     headgate.start()
     try:
         wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached")
-        assert stats_json(headgate)["threads"] == threads
+        assert stats_json(headgate)["threads"] == 3
     finally:
         headgate.finish()
 
@@ -115,33 +98,8 @@ def test_metrics_has_every_counter(started, redis):
     assert shown["headgate_clients_accepted_total"] == stats(headgate)["clients_accepted_total"]
 
 
-def test_metrics_explains_all_and_names_types(started, redis):
-    headgate = started(redis, MEASURED)
-    with headgate.connect() as client:
-        client("GET", "k")
-    for headers, of_counter in [({}, "_total"), ({"Accept": "application/openmetrics-text; version=1.0.0"}, "")]:
-        text = ask(headgate, "/metrics", headers=headers).text
-        assert f"# TYPE headgate_requests{of_counter} counter" in text
-        assert "# TYPE headgate_clients_connected gauge" in text
-        helps = set(re.findall(r"^# HELP (\S+) \S", text, re.M))
-        types = re.findall(r"^# TYPE (\S+)", text, re.M)
-        assert len(types) == len(set(types)) and helps == set(types)
-
-
-def test_metrics_in_the_format_that_was_asked_for(started, redis):
-    headgate = started(redis)
-    plain = ask(headgate, "/metrics")
-    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4") and "# EOF" not in plain.text
-    accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
-    modern = ask(headgate, "/metrics", headers={"Accept": accept})
-    assert modern.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
-    assert modern.text.endswith("# EOF\n")
-    assert "# TYPE headgate_build info" in modern.text and "headgate_build_info{" in modern.text
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_durations_by_operation(started, redis, threads):
-    headgate = started(redis, MEASURED, threads=threads)
+def test_durations_by_operation(started, redis):
+    headgate = started(redis, MEASURED, threads=4)
     for _ in range(8):
         with headgate.connect() as client:
             for _ in range(10):
@@ -181,9 +139,7 @@ def test_operations_with_series_of_their_own_are_bounded(started, redis):
 
 
 def test_stats_json(started, redis):
-    headgate = started(
-        redis, MEASURED + "[limit:few]\nlimit = 2\nwindow = 5m\nkeys = counted\nper = name\n[lease:locks]\nkeys = lock:*\n"
-    )
+    headgate = started(redis, MEASURED + RULES)
     with headgate.connect() as client:
         client("CLIENT", "SETNAME", "greedy")
         for _ in range(5):
@@ -291,25 +247,20 @@ def test_unix_socket(started, redis, tmp_path):
     assert not path.exists()
 
 
-def test_off_by_default(make_headgate, redis):
-    assert "HTTP on" not in make_headgate(redis).log()
+FAULTS = [
+    (["http = 0.0.0.0:{}"], "is open to other machines without a password"),
+    (["http = rediss://127.0.0.1:{}"], "has TLS"),
+    (["http = 127.0.0.1:{}", "admin = 127.0.0.1:{}"], "is an address of admin and of http"),
+    (["http = 127.0.0.1:{}", "listen = localhost:{}"], "are the same address"),
+    (["http = 127.0.0.1:{}", "upstream = 127.0.0.1:{}"], "is an address of http and of upstream"),
+]
 
 
-@pytest.mark.parametrize(
-    "options, fault",
-    [
-        (["http = 0.0.0.0:{}"], "is open to other machines without a password"),
-        (["http = rediss://127.0.0.1:{}"], "has TLS"),
-        (["http = 127.0.0.1:{}", "admin = 127.0.0.1:{}"], "is an address of admin and of http"),
-        (["http = 127.0.0.1:{}", "listen = localhost:{}"], "are the same address"),
-        (["http = 127.0.0.1:{}", "upstream = 127.0.0.1:{}"], "is an address of http and of upstream"),
-    ],
-)
-def test_faults(tmp_path, options, fault):
-    path, port = tmp_path / "h.ini", free_port()
-    path.write_text("[headgate]\n" + "\n".join(line.format(port) for line in options) + "\n")
-    checked = run_headgate("-t", "-c", path)
-    assert checked.returncode == 1 and fault in checked.stderr, checked.stderr
+def test_faults(tmp_path):
+    for options, fault in FAULTS:
+        port = free_port()
+        checked = check_file(tmp_path, [line.format(port) for line in options], section="headgate")
+        assert checked.returncode == 1 and fault in checked.stderr, checked.stderr
 
 
 def test_reload_is_told(started, redis):
@@ -339,23 +290,30 @@ def test_cost_of_asking_does_not_grow_with_who_asks(started, redis):
     assert len(set(times)) <= most
 
 
-@pytest.mark.parametrize("openmetrics", [False, True])
-def test_a_strict_parser_takes_it(started, redis, openmetrics):
-    headgate = started(redis, MEASURED)
+def test_metrics_in_the_format_that_was_asked_for(started, redis):
+    """A strict parser takes each, and each series is explained."""
+    headgate = started(redis, MEASURED + RULES)
     with headgate.connect() as client:
         client("GET", "k")
     wait_for(lambda: "request_duration" in ask(headgate, "/metrics").text, what="the request to be counted")
-    parse = parse_openmetrics if openmetrics else parse_prometheus
-    accept = {"Accept": "application/openmetrics-text"} if openmetrics else {}
-    families = {family.name: family for family in parse(ask(headgate, "/metrics", headers=accept).text)}
-    assert families["headgate_request_duration_seconds"].type == "histogram"
-    assert families["headgate_requests"].type == "counter"
-    assert all(family.documentation for family in families.values())
+    plain = ask(headgate, "/metrics")
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4") and "# EOF" not in plain.text
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+    modern = ask(headgate, "/metrics", headers={"Accept": accept})
+    assert modern.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert modern.text.endswith("# EOF\n") and "# TYPE headgate_build info" in modern.text
+    for parse, answer in ((parse_prometheus, plain), (parse_openmetrics, modern)):
+        families = list(parse(answer.text))
+        types = {family.name: family.type for family in families}
+        assert len(types) == len(families) and all(family.documentation for family in families)
+        assert types["headgate_request_duration_seconds"] == "histogram"
+        assert types["headgate_requests"] == types["headgate_limit_rule_admitted"] == "counter"
+        assert types["headgate_clients_connected"] == types["headgate_lease_rule_held"] == "gauge"
 
 
 def test_examples_for_prometheus_name_what_there_is(started, redis):
     """Each name of the alerts and the dashboard is one of /metrics, and each expression is sound as far as JSON goes."""
-    headgate = started(redis, MEASURED + "[limit:l]\nlimit = 1\nwindow = 1m\n[lease:l]\nkeys = lock:*\n")
+    headgate = started(redis, MEASURED + RULES)
     with headgate.connect() as client:
         client("GET", "k")
     wait_for(lambda: "request_duration" in ask(headgate, "/metrics").text, what="the request to be counted")
@@ -397,8 +355,7 @@ def server_of(series):
     return found.group(1) if found else None
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("openmetrics", [False, True])
+@pytest.mark.parametrize("openmetrics, threads", [(False, 1), (True, 3)])
 def test_metrics_of_several_servers(make_several, openmetrics, threads):
     several = make_several(threads=threads)
     with several.connect("cache") as cache, several.connect("queue") as queue:
@@ -470,10 +427,8 @@ def test_not_ready_if_one_server_is_without_redis(make_several):
     wait_for(lambda: ask(several.headgate, "/ready").status == 200, what="both to be back")
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_stats_json_of_several_servers(make_several, threads):
-    rules = MEASURED + "[limit:few]\nlimit = 2\nwindow = 5m\nkeys = counted\nper = name\n[lease:locks]\nkeys = lock:*\n"
-    several = make_several(rules, threads=threads)
+def test_stats_json_of_several_servers(make_several):
+    several = make_several(MEASURED + RULES, threads=3)
     with several.connect("cache") as cache, several.connect("queue") as queue, several.connect("queue") as idle:
         for name, client in (("c", cache), ("q", queue)):
             client("CLIENT", "SETNAME", name)
@@ -493,12 +448,12 @@ def test_stats_json_of_several_servers(make_several, threads):
 
         told = wait_for(whole, what="all to be told of")
         assert [(line["server"], line["up"], line["clients"], line["threads"]) for line in told["servers"]] == [
-            ("cache", True, 1, threads),
-            ("queue", True, 2, threads),
+            ("cache", True, 1, 3),
+            ("queue", True, 2, 3),
         ]
         for line in told["servers"]:
             assert f":{several.redis[line['server']].port}" in line["upstream"] and line["redis_version"].startswith("7.")
-        assert told["threads"] == 2 * threads and told["ready"] is True
+        assert told["threads"] == 6 and told["ready"] is True
         assert told["clients"]["count"] == 3
         assert {(row["server"], row["name"]) for row in told["clients"]["rows"]} == {("cache", "c"), ("queue", "q"), ("queue", "")}
         assert {row["server"] for row in told["lanes"]["rows"]} == {"cache", "queue"}

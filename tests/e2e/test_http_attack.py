@@ -1,6 +1,7 @@
 """HTTP against who means harm: other sites, wrong names and passwords, garbage, slow and many connections."""
 
 import http.client
+import itertools
 import os
 import socket
 import time
@@ -56,26 +57,33 @@ def is_well(headgate):
 # ---- browsers ----
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://127.0.0.1"},  # another port is another site
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
-        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
-        {"Host": "evil.example"},
-        {"Host": "evil.example:6391"},
-        {"Host": "localhost.evil.example"},
-        {"Host": "127.0.0.1.evil.example"},
-        {"Host": ""},
-    ],
-)
-def test_other_sites_are_refused(http_of_file, path, headers):
-    assert ask(http_of_file, path, headers=headers).status == 403
+OTHER_SITES = [
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1"},  # another port is another site
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+    {"Host": "evil.example"},
+    {"Host": "evil.example:6391"},
+    {"Host": "localhost.evil.example"},
+    {"Host": "127.0.0.1.evil.example"},
+    {"Host": ""},
+]
+
+
+def test_other_sites_are_refused(http_of_file):
+    for headers, path in itertools.product(OTHER_SITES, PATHS):
+        assert ask(http_of_file, path, headers=headers).status == 403, (headers, path)
+    head = b"Host: 127.0.0.1\r\n\r\n"
+    for told in (
+        say(http_of_file, b"GET /stats.json HTTP/1.1\r\nHost: localhost\r\n" + head),
+        say(http_of_file, b"GET http://evil.example/stats.json HTTP/1.1\r\n" + head),
+        say(http_of_file, b"GET /live HTTP/1.0\r\n" + b"Origin: http://localhost\r\n" * 2 + head),
+        say(http_of_file, b"GET /live HTTP/1.0\r\n" + b"Sec-Fetch-Site: none\r\n" * 2 + head),
+    ):
+        assert b" 403 " in told[:40], told
 
 
 @pytest.fixture(scope="module")
@@ -98,34 +106,17 @@ def test_a_link_leads_to_the_page_and_nowhere_else(http_of_file):
     assert ask(http_of_file, "/stats.json", headers=link).status == 403
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:6391", "[::1]:80", "10.0.0.1", "192.0.2.7:1"])
-def test_own_names_and_numbers_are_served(http_of_file, host):
-    assert ask(http_of_file, "/stats.json", headers={"Host": host}).status == 200
-    headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-    assert ask(http_of_file, "/stats.json", headers=headers).status == 200
+def test_own_names_and_numbers_are_served(http_of_file):
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1:6391", "[::1]:80", "10.0.0.1", "192.0.2.7:1"):
+        assert ask(http_of_file, "/stats.json", headers={"Host": host}).status == 200
+        headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+        assert ask(http_of_file, "/stats.json", headers=headers).status == 200, host
 
 
-def test_two_hosts_are_none(http_of_file):
-    told = say(http_of_file, b"GET /stats.json HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: localhost\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 403")
-
-
-@pytest.mark.parametrize("line", [b"Origin: http://localhost", b"Sec-Fetch-Site: none"])
-def test_two_origins_are_none(http_of_file, line):
-    head = b"GET /live HTTP/1.0\r\nHost: localhost\r\n"
-    assert b" 200 " in say(http_of_file, head + line + b"\r\n\r\n")[:40]
-    assert b" 403 " in say(http_of_file, head + line + b"\r\n" + line + b"\r\n\r\n")[:40]
-
-
-def test_an_address_in_the_request_is_looked_at_too(http_of_file):
-    told = say(http_of_file, b"GET http://evil.example/stats.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 403")
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_nothing_can_be_changed(http_of_file, method):
-    answer = ask(http_of_file, "/stats.json", method=method, body=b"x" if method in ("POST", "PUT") else None)
-    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+def test_nothing_can_be_changed(http_of_file):
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"):
+        answer = ask(http_of_file, "/stats.json", method=method, body=b"x" if method in ("POST", "PUT") else None)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD"), method
 
 
 # ---- the password ----
@@ -141,15 +132,13 @@ def test_password(started, redis):
         assert ask(headgate, path).status in (200, 503)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["Basic", "Basic ", "Basic x", "Basic ====", "Basic aHVzaA==", "Bearer hush", "Basic " + "A" * 4096, "Basic OmhusA=="],
-)
-def test_wrong_password(started, redis, value):
+def test_wrong_password(started, redis):
     headgate = started(redis, admin_password="hush")
-    assert ask(headgate, "/stats.json", headers={"Authorization": value}).status == 401
+    for value in ("", " ", " x", " ====", " aHVzaA==", " " + "A" * 4096, " OmhusA=="):
+        assert ask(headgate, "/stats.json", headers={"Authorization": "Basic" + value}).status == 401, value
+    assert ask(headgate, "/stats.json", headers={"Authorization": "Bearer hush"}).status == 401
     for wrong in ("", "hus", "hushh", "HUSH", "hush\0x"):
-        assert ask(headgate, "/stats.json", headers=basic(wrong)).status == 401
+        assert ask(headgate, "/stats.json", headers=basic(wrong)).status == 401, wrong
     assert is_well(headgate)
     assert "hush" not in headgate.log()
 
@@ -168,30 +157,30 @@ def test_password_that_changes(started, redis):
 # ---- garbage ----
 
 
-GARBAGE = {
-    "blank-lines": b"\r\n\r\n",
-    "a-word": b"GET\r\n\r\n",
-    "no-version": b"GET /\r\n\r\n",
-    "resp": b"*1\r\n$4\r\nPING\r\n\r\n\r\n",
-    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200) + b"\r\n\r\n",
-    "version": b"GET / HTTP/9.9\r\n\r\n",
-    "no-colon": b"GET / HTTP/1.1\r\nno header\r\n\r\n",
-    "half-a-url": b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "connect": b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "negative-length": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-    "huge-length": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
-    "bad-chunk": b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    "long-path": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "many-headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
-    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-}
+GARBAGE = [
+    b"\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET /\r\n\r\n",
+    b"*1\r\n$4\r\nPING\r\n\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200) + b"\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET / HTTP/1.1\r\nno header\r\n\r\n",
+    b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+]
 
 
-@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage(http_of_file, data):
-    told = say(http_of_file, data)
-    assert not told.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")), told[:200]
-    assert is_well(http_of_file)
+def test_garbage(http_of_file):
+    for data in GARBAGE:
+        told = say(http_of_file, data)
+        assert not told.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")), (data[:200], told[:200])
+        assert is_well(http_of_file), data[:200]
 
 
 def test_long_bodies_are_not_taken(http_of_file):
@@ -201,9 +190,10 @@ def test_long_bodies_are_not_taken(http_of_file):
     assert http_of_file.rss() < before + (8 << 20)
 
 
-@pytest.mark.parametrize("path", ["/..", "/x//", "/%2e", "/stats.json/", "/metrics%00", "/live?x=1", "/?a", "/LIVE", "/."])
-def test_paths_are_what_they_are(http_of_file, path):
-    assert ask(http_of_file, path).status == (200 if path in ("/live?x=1", "/?a") else 404)
+def test_paths_are_what_they_are(http_of_file):
+    for path in ("/..", "/x//", "/%2e", "/stats.json/", "/metrics%00", "/LIVE", "/."):
+        assert ask(http_of_file, path).status == 404, path
+    assert ask(http_of_file, "/live?x=1").status == ask(http_of_file, "/?a").status == 200
 
 
 def test_many_requests_at_once_are_answered_in_order(http_of_file):
