@@ -225,17 +225,6 @@ def test_no_looks_where_they_are_of_no_use(make_redis, make_headgate, options):
     assert looks(headgate) == 0
 
 
-def test_the_interval_can_be_reloaded(redis, direct, make_headgate):
-    headgate = make_headgate(redis, threads=2, access_check=0)
-    warm(headgate)
-    assert direct("CONFIG", "SET", "requirepass", "secret") == OK
-    assert replies_to_newcomers(headgate) == [OK] * NEWCOMERS
-    headgate.write_config(access_check="100ms")
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-    wait_for(lambda: replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS, what="newcomers to be refused")
-
-
 def test_nobody_has_rights_that_he_did_not_bring(redis, make_headgate):
     """Redis starts anew, with a password: who was there before has none of what others then open with it."""
     headgate = make_headgate(redis, pool="shared")

@@ -16,15 +16,6 @@ def error(text):
     return Error(text.encode())
 
 
-def calls_of(redis, command):
-    """How often Redis has run a command."""
-    with redis.connect() as direct:
-        for line in direct("INFO", "commandstats").decode().splitlines():
-            if line.startswith(f"cmdstat_{command}:"):
-                return int(line.split("calls=")[1].split(",")[0])
-    return 0
-
-
 # ---- CL.THROTTLE ----
 
 
@@ -128,12 +119,6 @@ def test_without_replies_and_in_resp3(client):
     assert client("DELIFEQ", "none", "x") == 0
 
 
-def test_scripts_that_were_flushed(client, redis):
-    assert client("DELIFEQ", "none", "x") == 0
-    redis.connect()("SCRIPT", "FLUSH")
-    assert client("DELIFEQ", "none", "x") == 0
-
-
 def answer_with(names):
     """COMMAND of a server that has these commands."""
 
@@ -189,16 +174,3 @@ def test_until_the_server_has_told_the_script_tries_first(fake, make_headgate, r
             assert reply == (own if failure in UNKNOWN else error(failure))
             command.reply(b":1\r\n")
             assert client.read() == 1
-
-
-def test_redis_sees_a_script_and_nothing_that_it_lacks(client, redis):
-    """Once it has told which commands it has; until then the script tries the command, which counts as an error."""
-    with redis.connect() as direct:
-
-        def is_clean():
-            direct("CONFIG", "RESETSTAT")
-            assert client("DELIFEQ", "none", "x") == 0
-            return b"errorstat_ERR" not in direct("INFO", "errorstats")
-
-        wait_for(is_clean, what="a script that tries nothing")
-    assert calls_of(redis, "eval") >= 1

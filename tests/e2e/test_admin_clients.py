@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from harness import leases
 from harness.admin import await_empty, stats, text
 from harness.latency import words_of
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
@@ -181,15 +180,6 @@ def test_who_is_held(make):
         client.read()
     assert ask(headgate, "RESUME") == OK
     assert headgate.connect()("EXISTS", "k") == 0
-
-
-def test_leases_are_those_of_who_has_gone(make, redis):
-    headgate = make(leases.rule(grace="1h"))
-    owner = headgate.connect()
-    leases.take(owner, "lock:a", ms=60_000)
-    leases.await_lease(headgate, "lock:a")
-    assert ask(headgate, "KILL", "ALL") == 1
-    leases.await_lease(headgate, "lock:a", "ownerless")
 
 
 def test_while_all_work(make):

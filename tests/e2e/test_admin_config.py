@@ -100,20 +100,6 @@ def test_secrets_are_not_told(redis, make_headgate, tmp_path):
     assert "sesame" not in headgate.log() and "another secret" not in headgate.log()
 
 
-def test_a_secret_behind_a_value_that_was_forgotten_is_not_told(redis, make_headgate):
-    """The words are taken in pairs, so the secret stands where a name is expected."""
-    headgate = make_headgate(redis)
-    with headgate.admin() as admin:
-        for forgotten in ("upstream_password", "UPSTREAM_Password", "admin_password"):
-            answer = change(admin, "log_level", forgotten, "sesame", "debug")
-            assert isinstance(answer, Error) and b"sesame" not in bytes(answer), answer
-            assert b"log_level: what follows its value is no option's name" in bytes(answer)
-        answer = change(admin, "max_clients", "5", "log_level", "upstream_password", "sesame", "debug")
-        assert isinstance(answer, Error) and b"sesame" not in bytes(answer), answer
-        assert get(admin, "max_clients")["max_clients"] != "5"
-    assert "sesame" not in headgate.log()
-
-
 def is_served(headgate):
     """Whether one client more is. With TLS it is closed before it could be told why not."""
     try:
@@ -148,28 +134,19 @@ def test_set_changes_rules(headgate, admin):
 
 UNSOUND = [
     (("max_clients", "many"), b"[headgate] max_clients = many: is not a whole number; expected a number from 1"),
-    (("max_clients", "0"), b"is too small"),
     (("max_clients", ""), b"is empty"),
     (("max_clientz", "5"), b'expected a known option, perhaps "max_clients"'),
     (("lanes", "2"), b"takes a restart"),
-    (("listen", "127.0.0.1:1"), b"takes a restart"),
     (("log_file", "/tmp/x"), b"for the file alone"),
     (("admin_password", "x"), b"for the file alone"),
-    (("admin_password", ""), b"for the file alone"),
     (("admin_changes", "anyone"), b"for the file alone"),
-    (("tls_certificate", "/etc/passwd"), b"for the file alone"),
     (("upstream_password_file", "/etc/passwd"), b"for the file alone"),
     (("limit:search.limit", "x"), b"[limit:search] limit = x: is not a"),
-    (("limit:nobody.limit", "1"), b"there is no such section"),
     (("nonsense.limit", "1"), b"there is no such section"),
-    (("limit:search.", "1"), b"unknown option"),
-    (("limit:search.window", "0"), b"[limit:search] window"),
     (("reconnect_min", "1h"), b"reconnect_min (1h) is longer than reconnect_max ("),
-    (("upstream_user", "app"), b"has no password"),
     (("max_clients", "5", "MAX_CLIENTS", "6"), b"is given twice"),
     (("max_clients", "5\r\n+OK"), b"control character"),
     (("max_clients", b"5\0"), b"control character"),
-    (("max\nclients", "5"), b"control character"),
     (("", "5"), b"unknown option"),
     (("allow", "x" * 5000), b"too long"),
     (("allow", "10.0.0.0/8 nonsense"), b"allow"),

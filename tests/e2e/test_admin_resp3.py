@@ -127,19 +127,6 @@ def test_names_hide_no_fields(headgate, admin):
         assert told[0]["name"] == name.replace('"', "\\x22") and told[0]["id"] != 7
 
 
-def test_lines_of_a_trace_are_maps(headgate, admin):
-    client = headgate.connect()
-    assert client("CLIENT", "SETNAME", "007") == OK
-    hello(admin, "3")
-    admin.request("TRACE", "op=set", "COUNT", "1", "KEYS", "FOR", "60")
-    wait_for(lambda: stats(headgate)["traces"] == "1", what="the trace to begin")
-    assert client("SET", '12"\n', "x") == OK
-    told = plain(admin.read())
-    assert [line.get("op") for line in told] == ["set", None], told
-    assert (told[0]["name"], told[0]["keys"], told[0]["args"]) == ("007", "12\\x22\\x0a", 3)
-    assert told[1] == {"end": 1, "lines": 1, "lost": 0}
-
-
 def test_lines_are_maps(headgate, admin):
     clients = [headgate.connect() for _ in range(3)]
     for number, client in enumerate(clients):

@@ -144,20 +144,6 @@ def test_what_policies_decide(make):
     assert (refused["redis"], refused["lane"]) == ("", "0"), "it was never sent"
 
 
-def test_who_was_held(make):
-    headgate = make("")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    assert ask(headgate, "PAUSE") == OK
-    with traced(headgate, count=1) as lines:
-        client.request("SET", "k", "v")
-        wait_for(lambda: stats(headgate, "pause")["pause_held"] == "1", what="the hold")
-        assert ask(headgate, "RESUME") == OK
-        assert client.read() == OK
-    assert (lines[0]["op"], lines[0]["verdict"], lines[0]["rule"]) == ("set", "held", "pause")
-    assert float(lines[0]["waited"]) > 0
-
-
 def test_filters(make):
     headgate = make("")
     client, other = headgate.connect(), headgate.connect()
@@ -186,21 +172,6 @@ def test_filters(make):
             work()
             work()
         assert [line["op"] for line in lines] == 2 * expected, words
-
-
-def test_samples(make):
-    headgate = make("")
-    client = headgate.connect()
-    for words, least, most in ((("SAMPLE", "1/20"), 30, 200), (("sample", "5%"), 30, 200), (("SAMPLE", "100%"), 500, 500)):
-        before, count = told(headgate), 500 if least == most else 2000
-        with headgate.admin() as admin:
-            admin.request("TRACE", "FOR", "300", "COUNT", "100000", *words)
-            wait_for(lambda: traces(headgate) == 1, what="the trace to begin")
-            client.send(encode("PING") * count)
-            assert client.read_many(count) == [PONG] * count
-            wait_for(lambda: told(headgate) - before >= least, what="the lines")
-        wait_for(lambda: traces(headgate) == 0, what="the trace to end")
-        assert told(headgate) - before <= most, words
 
 
 def test_all_kinds_of_requests(make):
@@ -358,18 +329,6 @@ def test_who_sends_no_more_has_the_answer(make, tmp_path, question, family):
     wait_for(lambda: "op=ping" in answer(), 60, "an answer that has a request")
 
 
-def test_what_is_said_meanwhile_is_not_taken(make):
-    """And is no reason to take memory."""
-    headgate = make("")
-    admin = monitor(headgate, "FOR", "2")
-    with contextlib.suppress(OSError):
-        admin.send(encode("SHUTDOWN", "NOW") * 100)
-    with contextlib.suppress(OSError):
-        while not admin.read().startswith(b"end=1"):
-            pass
-    assert headgate.connect()("PING") == PONG
-
-
 # ---- meanwhile ----
 
 
@@ -509,16 +468,6 @@ def test_the_busiest(make):
     assert int(put["in"]) > 10000 * (int(put["requests"]) - 1) > int(get["in"])
     assert float(get["redis"]) > 0 and float(get["per_second"]) > 0 and int(get["out"]) > 0
     assert {row["key"] for row in rows(answer, "key")} == {"hot", "cold"}
-
-
-def test_what_comes_first(make):
-    headgate = make("")
-    with busy(headgate, ("GET", "k"), ("EVAL", "for i = 1, 200000 do end", "0"), ("SET", "large", "x" * 100000)):
-        by = {order: rows(text(ask(headgate, "TOP", "2", "BY", order)), "operation") for order in ("bytes", "time")}
-        assert len(rows(text(ask(headgate, "TOP", "1", "COUNT", "1")), "client")) == 1
-    assert by["bytes"][0]["op"] == "set"
-    times = [float(row["redis"]) for row in by["time"]]
-    assert times == sorted(times, reverse=True)
 
 
 def test_more_than_can_be_counted(make):

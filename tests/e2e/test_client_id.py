@@ -200,18 +200,6 @@ def test_for_life_where_the_option_says_so(redis, make_headgate):
     assert id_of(client) == identity
 
 
-def test_a_reload_changes_the_time(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared", client_id_timeout="1h")
-    client = headgate.connect()
-    id_of(client)
-    time.sleep(LONGER)
-    assert lane_of(headgate, client) == "client-id"
-    headgate.write_config(client_id_timeout="100ms")
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-    until_shared(headgate)
-
-
 def test_who_may_not_ask_keeps_nothing(redis, make_headgate):
     with redis.connect() as direct:
         direct("ACL", "SETUSER", "worker", "on", ">pw", "~*", "+@all", "-client|id", "-client|info")

@@ -64,17 +64,6 @@ def test_what_concerns_all_keys_is_told_to_all_masters(client, empty):
     assert client("FLUSHDB", "ASYNC") == OK
 
 
-def test_random_keys_are_of_all_masters(client, empty):
-    fill(client)
-    owners = set()
-
-    def all_seen():
-        owners.add(empty.owner(slot_of(client("RANDOMKEY"))))
-        return len(owners) == 3
-
-    wait_for(all_seen, what="keys of all masters")
-
-
 def test_scripts_and_functions_are_everywhere(client, empty):
     sha = client("SCRIPT", "LOAD", "return redis.call('INCR', KEYS[1])")
     assert masters_say(empty, "SCRIPT", "EXISTS", sha) == [[1], [1], [1]]

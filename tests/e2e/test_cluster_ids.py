@@ -88,50 +88,6 @@ def asks(headgate, key, command):
             return Error(str(error).encode())
 
 
-def serves(serve):
-    """Connections that were killed may be heard of only now."""
-
-    def attempt():
-        try:
-            serve()
-            return True
-        except Closed:
-            return False
-
-    return attempt
-
-
-def test_who_may_not_ask_is_served_and_asks_once(cluster, make_headgate):
-    """Redis writes down who was refused (ACL LOG)."""
-    for node in cluster.masters:
-        node.tell("ACL", "SETUSER", "app", "on", ">word", "~*", "+@all", "-cluster")
-        node.ask("ACL", "LOG", "RESET")
-    headgate = make_headgate(cluster.url("cluster"), tls=False)
-    headgate.await_log("3 of them masters with slots")
-    keys = [key for (key,) in cluster.keys_at(1).values()]
-
-    def refused(node):
-        """How often the question was."""
-        entries = [dict(zip(entry[::2], entry[1::2])) for entry in node.ask("ACL", "LOG")]
-        return sum(entry[b"count"] for entry in entries if entry[b"object"] == b"cluster|myid")
-
-    def serve():
-        with headgate.connect() as client:
-            assert client("AUTH", "app", "word") == OK
-            for key in keys:
-                assert client("SET", key, "v") == OK
-                assert client.pipeline([("MULTI",), ("GET", key), ("EXEC",)])[-1] == [b"v"]
-
-    serve()
-    counts = [refused(node) for node in cluster.masters]
-    assert sum(counts) > 0, "it was asked"
-    for _ in range(5):
-        for node in cluster.masters:
-            node.ask("CLIENT", "KILL", "USER", "app")
-        wait_for(serves(serve), 60, "clients that are served")
-    assert [refused(node) for node in cluster.masters] == counts
-
-
 def id_of(number):
     return f"{number:040d}"
 

@@ -106,25 +106,6 @@ def test_what_is_sent_elsewhere_keeps_its_own_time(make_headgate, cluster):
     assert slow(headgate)[0] == ["GET"]
 
 
-def test_the_writing_of_a_reply_counts_from_when_it_came(make_headgate, cluster):
-    """Two slow replies, of which the second one comes first: it is written when the first one is there."""
-    headgate = launch(make_headgate, cluster.url(), "shared", RULES)
-    (first, key, _), (second, other, _), *_ = nodes_and_keys(cluster, 2)
-    client = headgate.connect()
-    assert client("SET", key, "x") == client("SET", other, "x") == OK
-    with Hanging(first):
-        with Hanging(second):
-            client.send(encode("GET", key) + encode("STRLEN", other))
-            await_slow(headgate)
-        await_measured(headgate, {"set": 2, "strlen": 1})
-        await_slow(headgate)
-        assert slow(headgate)[0] == []
-    assert client.read_many(2) == [b"x", 1]
-    wait_for(lambda: len(slow(headgate)[0]) == 2, 30, "both slow requests")
-    lines = {line["command"]: line for line in slow(headgate)[1]}
-    assert int(lines["STRLEN"]["writing_us"]) > int(lines["GET"]["writing_us"]) >= 0
-
-
 @pytest.mark.parametrize("pool", ["shared", "session"])
 def test_requests_for_several_nodes_are_measured_as_a_whole(make_headgate, cluster, pool):
     """Once each, with their own bytes, from their beginning until all nodes have answered."""

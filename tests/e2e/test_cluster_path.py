@@ -106,26 +106,6 @@ def test_nodes_that_send_a_request_to_each_other(cluster, client, headgate):
         assert len([line for line in lanes if "state=ready" in line]) >= 3, "those to all nodes are shown"
 
 
-def test_a_reload_changes_nothing_for_clients(cluster, client, headgate):
-    keys = [f"k{number}" for number in range(30)]
-    assert pipeline(client, [("SET", key, 1) for key in keys]) == [OK] * 30
-    headgate.write_config(reconnect_max="300ms")
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-    assert pipeline(client, [("INCR", key) for key in keys]) == [2] * 30
-
-
-def test_a_pipeline_into_slots_that_have_moved_loses_no_order(cluster, client):
-    slots = range(200, 230)
-    keys = [f"{{{tag_of(slot)}}}n" for slot in slots]
-    assert pipeline(client, [("SET", key, 0) for key in keys]) == [OK] * len(keys)
-    target = next(node for node in cluster.current_masters() if node is not cluster.owner(slots[0]))
-    cluster.reshard(slots, target)
-    commands = [("INCR", key) for _ in range(20) for key in keys]
-    assert pipeline(client, commands) == [count for count in range(1, 21) for _ in keys]
-    assert {target.ask("GET", key) for key in keys} == {b"20"}
-
-
 def test_keys_of_a_slot_on_its_way_are_found_on_both_sides(cluster, client):
     slot = 400
     tag = tag_of(slot)

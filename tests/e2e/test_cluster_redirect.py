@@ -222,14 +222,6 @@ def test_a_confirmation_without_a_count(fake, make_headgate):
         assert client.read_exactly(len(expected)) == expected
 
 
-def test_an_error_that_is_no_text_is_followed_nowhere(fake, headgate):
-    client = headgate.connect()
-    client.send(encode("SET", "a", 1) + encode("SET", "b", 2))
-    next_of(fake, b"SET").reply(b"-TRYAGAIN \0 later\r\n")
-    next_of(fake, b"SET").reply(b"+OK\r\n")
-    assert client.read_many(2) == [Error(b"TRYAGAIN \0 later"), OK]
-
-
 def test_lanes_of_parts_that_were_not_sent_are_closed(fake, make_headgate):
     other = FakeRedis()
     slots = slots_of(fake, other)

@@ -117,28 +117,6 @@ def test_who_has_more_than_subscriptions_hears_of_it(cluster, make_headgate):
     cluster.move_slot(slot_of(channel), owner)
 
 
-def test_requests_while_the_slot_moves(cluster, make_headgate):
-    """In RESP3 a subscriber may ask for something: each request is answered, in order, whatever its channels do, and
-    these go along without a word."""
-    headgate = make_headgate(cluster.url(), threads=2, log_level="debug")
-    (channel,), owner = channels_of(cluster)
-    other = next(node for node in cluster.current_masters() if node is not owner)
-    client = headgate.connect()
-    client("HELLO", 3)
-    subscribe(client, channel)
-    for target in (other, owner) * 5:
-        cluster.begin_migration(slot_of(channel), target)
-        for number in range(50):
-            client.request("PING", number)
-        cluster.end_migration(slot_of(channel), target)
-        for number in range(50, 100):
-            client.request("PING", number)
-        assert [int(reply) for reply in client.read_many(100)] == list(range(100))
-        # Nodes that have not heard of it yet would have the slot go back.
-        cluster.await_agreement()
-    wait_for(lambda: is_subscribed(owner, channel), 60, "a subscriber at the end")
-
-
 def test_a_subscriber_outlives_its_master(make_headgate, pool):
     with Cluster(masters=3, replicas=1) as cluster:
         headgate = make_headgate(cluster.url(), pool=pool, upstream_wait="60s")
@@ -150,17 +128,3 @@ def test_a_subscriber_outlives_its_master(make_headgate, pool):
         for channel in channels:
             wait_for(lambda channel=channel: is_subscribed(successor, channel), 60, "a subscriber at the new master")
             assert_hears(publisher, client, channel, 2)
-
-
-def test_subscribers_that_leave_while_they_are_moved(cluster, make_headgate):
-    headgate = make_headgate(cluster.url(), threads=2)
-    channels, owner = channels_of(cluster, 300)
-    other = next(node for node in cluster.current_masters() if node is not owner)
-    for target in (other, owner) * 3:
-        clients = [headgate.connect() for _ in range(10)]
-        for number, client in enumerate(clients):
-            subscribe(client, *channels[number * 30 : number * 30 + 30])
-        cluster.move_slot(slot_of(channels[0]), target)
-        for client in clients:
-            client.close()
-    assert headgate.connect()("PING") == b"PONG"

@@ -1,7 +1,6 @@
 """A subscriber of RESP3 before a cluster goes on using keys of all slots, and has shard channels at several nodes."""
 
 import contextlib
-import itertools
 import threading
 
 import pytest
@@ -109,87 +108,6 @@ def test_lanes_are_given_back(cluster, make_headgate):
         assert other("CLIENT", "GETNAME") == client("CLIENT", "GETNAME")
 
 
-def publish(node, stop, channels, command):
-    connection = node.connect()
-    for number in itertools.count():
-        if stop.is_set():
-            break
-        connection(command, channels[number % len(channels)], f"{number}:" + "x" * (number % 3000))
-    connection.close()
-
-
-def numbers_of(pushes, channel):
-    wanted = channel.encode()
-    return [int(push[2].split(b":")[0]) for push in pushes if push[0].endswith(b"message") and push[1] == wanted]
-
-
-def test_messages_between_replies(cluster, headgate):
-    """Each reply is whole, and in its place; each channel's messages are all there, in their order."""
-    client = connect(headgate)
-    keys = one_at_each(cluster, "key")
-    for key in keys:
-        client("SET", key, key * (100_000 // len(key)))
-    values = {key: client("GET", key) for key in keys}
-    shards = one_at_each(cluster)
-    for channel in shards:
-        confirm(client, "SSUBSCRIBE", channel)
-    confirm(client, "SUBSCRIBE", "news")
-    stop = threading.Event()
-    threads = [threading.Thread(target=publish, args=(cluster.current_masters()[0], stop, ["news"], "PUBLISH"))]
-    for node, channel in zip(cluster.current_masters(), shards):
-        threads.append(threading.Thread(target=publish, args=(node, stop, [channel], "SPUBLISH")))
-    for thread in threads:
-        thread.start()
-    pushes = []
-    try:
-        for turn in range(30):
-            commands = [keys[number % 3] for number in range(20)]
-            for key in commands:
-                client.request("GET", key)
-            for key in commands:
-                assert next_reply(client, pushes) == values[key]
-            if turn % 5 == 4:
-                client.request("SUBSCRIBE", f"other{turn}")
-                client.request("ECHO", turn)
-                assert next_reply(client, pushes) == str(turn).encode()
-                assert pushes[-1][0] == b"subscribe" or any(push[:2] == [b"subscribe", b"other%d" % turn] for push in pushes)
-        wait_until = len(pushes) + 200
-        while len(pushes) < wait_until or any(len(numbers_of(pushes, channel)) <= 10 for channel in ["news", *shards]):
-            pushes.append(client.read())
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    for channel in ["news", *shards]:
-        numbers = numbers_of(pushes, channel)
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def test_where_requests_are_measured(cluster, make_headgate, pool):
-    rules = "[latency]\nenabled = yes\n[limit:all]\ncommands = get subscribe ssubscribe\n"
-    rules += "algorithm = sliding-window\nlimit = 100000\nwindow = 60s\nper = ip\n"
-    headgate = make_headgate(cluster.url(), pool=pool, start=False)
-    headgate.write_rules(rules)
-    headgate.start()
-    client, publisher = connect(headgate), headgate.connect()
-    channels, keys = one_at_each(cluster), one_at_each(cluster, "key")
-    for turn in range(1, 20):
-        for number, channel in enumerate(channels):
-            client.request("GET", keys[number])
-            client.request("SSUBSCRIBE", channel, f"{{{channel}}}{turn}")
-            client.request("ECHO", number)
-        for number, channel in enumerate(channels):
-            client.read()
-            assert [client.read()[1] for _ in range(2)] == [channel.encode(), f"{{{channel}}}{turn}".encode()]
-            assert client.read() == b"%d" % number
-        for channel in channels:
-            assert publisher("SPUBLISH", channel, "hello") == 1
-            assert client.read() == [b"smessage", channel.encode(), b"hello"]
-    client.request("SUNSUBSCRIBE")
-    assert [client.read()[2] for _ in range(60)] == list(reversed(range(60)))
-    assert_keys_work(cluster, client)
-
-
 def test_the_name_is_that_of_the_client(cluster, headgate):
     client = connect(headgate)
     assert client("CLIENT", "SETNAME", "first") == OK
@@ -258,37 +176,6 @@ def skip(publisher, client, channel):
     wait_for(lambda: publisher("SPUBLISH", channel, "the last one") == 1, 60, "a subscriber")
     while client.read()[1:] != [channel.encode(), b"the last one"]:
         pass
-
-
-def test_each_channel_goes_along_with_its_slot(cluster, make_headgate, pool):
-    """Others stay where they are, and requests go on meanwhile."""
-    headgate = make_headgate(cluster.url(), pool=pool, threads=4, log_level="debug")
-    client, publisher = connect(headgate), headgate.connect()
-    masters = cluster.current_masters()
-    channels = one_at_each(cluster)
-    for channel in channels:
-        confirm(client, "SSUBSCRIBE", channel)
-        confirm(client, "SSUBSCRIBE", "{" + channel + "}b")
-    confirm(client, "SUBSCRIBE", "news")
-    moving, owner = channels[0], masters[0]
-    for target in (masters[1], masters[2], owner, masters[1], owner):
-        cluster.move_slot(slot_of(moving), target)
-        for channel in (moving, "{" + moving + "}b"):
-            wait_for(lambda channel=channel: target.ask("PUBSUB", "SHARDNUMSUB", channel)[1] == 1, 60, "the new node")
-            assert_hears(publisher, client, channel, 3, "SPUBLISH", b"smessage")
-            skip(publisher, client, channel)
-        for channel in channels[1:]:
-            assert publisher("SPUBLISH", channel, "still") == 1
-            while (push := client.read())[:2] != [b"smessage", channel.encode()]:
-                assert push[0] == b"smessage", push
-        publisher("PUBLISH", "news", "still")
-        assert client.read() == [b"message", b"news", b"still"]
-        assert_keys_work(cluster, client)
-    assert int(stats(headgate)["subscribers_moved_total"]) >= 5
-    client.request("SUNSUBSCRIBE")
-    ended = [client.read() for _ in range(6)]
-    assert [reply[0] for reply in ended] == [b"sunsubscribe"] * 6
-    assert [reply[2] for reply in ended] == [5, 4, 3, 2, 1, 0]
 
 
 def test_the_nodes_of_subscriptions_die(make_headgate, pool):

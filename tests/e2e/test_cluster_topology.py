@@ -127,15 +127,6 @@ def test_a_password(make_headgate):
         wrong.await_log('it answers AUTH by "WRONGPASS')
 
 
-def test_endpoints_that_nodes_do_not_tell(make_headgate):
-    with Cluster("--cluster-preferred-endpoint-type", "unknown-endpoint", masters=2, replicas=0) as cluster:
-        headgate = make_headgate(f"cluster://{cluster.masters[1].url}")
-        headgate.await_log("has 2 nodes")
-        with headgate.connect() as client:
-            assert [client("SET", f"key:{number}", "v") for number in range(20)] == [OK] * 20
-        assert all(node.ask("DBSIZE") for node in cluster.masters)
-
-
 def test_seeds_of_two_clusters(make_headgate):
     """Most nodes are of one: that is the one; the other is spoken of, and is never sent anything."""
     with Cluster(masters=2, replicas=0) as one, Cluster(masters=1, replicas=0) as other:

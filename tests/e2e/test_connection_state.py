@@ -60,17 +60,6 @@ def test_state_follows_into_blocking_and_transactions(target):
 # ---- CLIENT SETNAME, GETNAME, SETINFO ----
 
 
-def test_names(client):
-    assert client("CLIENT", "GETNAME") is None
-    assert client("CLIENT", "SETNAME", "before") == OK
-    text = b"ERR Client names cannot contain spaces, newlines or special characters."
-    for name in ("a b", "a\nb", "\t", "a\x7f", b"\xff", " "):
-        client.send(encode("SET", "k", 1) + encode("CLIENT", "SETNAME", name) + encode("INCR", "k") + encode("CLIENT", "GETNAME"))
-        assert client.read_many(4) == [OK, Error(text), 2, b"before"]
-    assert client("CLIENT", "SETNAME", "") == OK
-    assert client("CLIENT", "GETNAME") is None
-
-
 def test_names_are_not_mixed(target):
     clients = [target.connect() for _ in range(20)]
     for number, client in enumerate(clients):
@@ -127,54 +116,6 @@ def test_killing_oneself(target):
     assert other("ECHO", "alive") == b"alive"
 
 
-# ---- HELLO ----
-
-
-def test_hello_3_and_back(client):
-    reply = client("hello", "3", "auth", "default", "any", "setname", "full")
-    assert isinstance(reply, Map) and reply.dict()[b"proto"] == 3
-    assert same(client("GET", "none"), NULL)
-    assert isinstance(client("HELLO"), Map)
-    reply = client("HELLO", 2)
-    assert not isinstance(reply, Map) and reply[reply.index(b"proto") + 1] == 2
-    assert client("GET", "none") is None
-    assert client("CLIENT", "GETNAME") == b"full"
-    assert client("ACL", "WHOAMI") == b"default"
-
-
-NO_HELLO = [
-    ((4,), b"NOPROTO unsupported protocol version"),
-    ((1,), b"NOPROTO unsupported protocol version"),
-    (("x",), b"ERR Protocol version is not an integer or out of range"),
-    ((3, "NONSENSE"), b"ERR Syntax error in HELLO option 'NONSENSE'"),
-    ((3, "SETNAME"), b"ERR Syntax error in HELLO option 'SETNAME'"),
-    ((3, "AUTH", "default"), b"ERR Syntax error in HELLO option 'AUTH'"),
-    ((3, "SETNAME", "a b"), b"ERR Client names cannot contain spaces, newlines or special characters."),
-    ((3, "AUTH", "nobody", "x"), b"WRONGPASS invalid username-password pair or user is disabled."),
-]
-
-
-def test_hello_errors_change_nothing(client):
-    client("CLIENT", "SETNAME", "before")
-    for arguments, text in NO_HELLO:
-        assert client("HELLO", *arguments) == Error(text)
-        assert client("GET", "none") is None
-        assert client("CLIENT", "GETNAME") == b"before"
-
-
-def test_hello_amid_a_pipeline(client):
-    client("HSET", "h", "a", 1)
-    client.send(
-        encode("HGETALL", "h") + encode("HELLO", 3) + encode("HGETALL", "h") + encode("HELLO", 2)
-        + encode("HGETALL", "h")
-    )
-    first, hello, second, _, third = client.read_many(5)
-    assert same(first, [b"a", b"1"])
-    assert isinstance(hello, Map)
-    assert same(second, Map([b"a", b"1"]))
-    assert same(third, [b"a", b"1"])
-
-
 # ---- RESET ----
 
 
@@ -194,26 +135,3 @@ def test_reset_resets_everything(target):
     assert other("GET", "k") == b"in 0"
     assert other("PUBLISH", "channel", "m") == 0
     client.assert_silent(0.05)
-
-
-def test_reset_amid_a_pipeline(client):
-    client.send(
-        encode("SELECT", 2) + encode("MULTI") + encode("SET", "k", 1) + encode("RESET") + encode("GET", "k")
-        + encode("SET", "k", 2) + encode("RESET") + encode("GET", "k")
-    )
-    assert client.read_many(8)[3:] == [Status(b"RESET"), None, OK, Status(b"RESET"), b"2"]
-
-
-# ---- other things that Redis answers ----
-
-
-def test_scripts(client):
-    assert client("EVAL", "return {KEYS[1], ARGV[1], 42, {1, 'x'}}", 1, "k", "a") == [b"k", b"a", 42, [1, b"x"]]
-    digest = client("SCRIPT", "LOAD", "return redis.call('incr', KEYS[1])")
-    assert client("EVALSHA", digest, 1, "n") == 1
-    assert client("EVALSHA", "0" * 40, 0) == Error(b"NOSCRIPT No matching script. Please use EVAL.")
-    assert client("SCRIPT", "EXISTS", digest, "0" * 40) == [1, 0]
-    assert client("EVAL", "return redis.status_reply('FINE')", 0) == Status(b"FINE")
-    assert client("EVAL", "return redis.error_reply('BAD thing')", 0) == Error(b"BAD thing")
-    assert client("EVAL", "return", "x") == Error(b"ERR value is not an integer or out of range")
-    assert client("SCRIPT", "FLUSH") == OK

@@ -8,14 +8,7 @@ import yaml
 from harness.servers import REPOSITORY, run_headgate
 
 EXAMPLES = REPOSITORY / "conf" / "examples"
-DOCKERFILE = EXAMPLES / "container" / "Dockerfile"
 DEPLOYMENT = EXAMPLES / "kubernetes" / "sidecar.yaml"
-
-
-def instructions():
-    """Of the Dockerfile: (name, rest), with lines that go on joined."""
-    text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    return [tuple(line.split(maxsplit=1)) for line in text.splitlines() if line]
 
 
 def documents():
@@ -26,26 +19,6 @@ def pod():
     return documents()["Deployment"]["spec"]["template"]["spec"]
 
 
-def installed_in_stage(number):
-    stage, found = -1, []
-    for name, rest in instructions():
-        stage += name == "FROM"
-        match = re.search(r"--no-install-recommends\s+(.*?)(?:&&|$)", rest)
-        if stage == number and name == "RUN" and match:
-            found += match.group(1).split()
-    return set(found)
-
-
-def test_the_image_has_what_is_needed():
-    packages = (REPOSITORY / "scripts" / "packages.txt").read_text()
-    needed = set(re.findall(r"^build (\S+)$", packages, flags=re.MULTILINE)) - {"redis-server", "redis-tools"}
-    assert installed_in_stage(0) == needed
-    # What the package for Debian depends on, which its own test compares with what is linked.
-    package = (REPOSITORY / "tests" / "package" / "test_package.py").read_text()
-    libraries = set(re.findall(r'"(lib[\w.-]+)"', package.split("def test_what_it_needs")[1].split("def ")[0])) - {"libc6"}
-    assert len(libraries) >= 4 and libraries <= installed_in_stage(1)
-
-
 def check_command(words):
     """A command line of headgate that it understands."""
     assert words[0] == "headgate"
@@ -53,12 +26,6 @@ def check_command(words):
     for word in words[1:]:
         if word.startswith("-"):
             assert re.search(rf"^  {re.escape(word.split('=')[0])}\b", usage, flags=re.MULTILINE), word
-
-
-def test_the_health_check_can_be_run():
-    checks = [rest for name, rest in instructions() if name == "HEALTHCHECK"]
-    assert len(checks) == 1
-    check_command(yaml.safe_load(checks[0].split("CMD ")[1]))
 
 
 def test_the_container_takes_its_redis_from_the_environment(monkeypatch):

@@ -156,16 +156,6 @@ def test_a_storm_of_changes_is_weathered(redis, make_headgate):
     assert reloads(headgate) + failures(headgate) <= 6, "however often they are written"
 
 
-def test_a_log_beside_it_is_no_change(redis, make_headgate):
-    headgate = make_headgate(redis, log_file="beside.log", log_level="debug")
-    for _ in range(30):
-        headgate.connect().close()
-        (headgate.directory / "other").write_text("x")
-        time.sleep(0.1)
-    time.sleep(LATER)
-    assert "reloaded" not in (headgate.directory / "beside.log").read_text()
-
-
 def test_the_directory_may_be_another(redis, make_headgate, tmp_path):
     inner = tmp_path / "a"
     inner.mkdir()

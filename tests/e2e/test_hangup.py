@@ -125,25 +125,6 @@ def test_behind_a_command_that_blocks(place, vanish):
             client.close()
 
 
-def test_a_hundred_resets_leave_room(place, make_headgate, redis):
-    """They were 100 for ever, and max_clients = 100."""
-    if place.headgate:
-        place = Place(place.headgate.options["pool"], redis, make_headgate, max_clients=100)
-        wait_for(lambda: stats(place.headgate)["clients_connected"] == "0", what="a start without clients")
-    for pipeline in (PIPELINES["name-and-more"], PIPELINES["quit-and-more"]):
-        clients = [place.connect() for _ in range(100)]
-        for client in clients:
-            client.send(pipeline)
-        place.await_blocked(100)
-        for client in clients:
-            client.reset()
-        place.await_gone()
-        with place.connect() as client:
-            assert client("PING") == PONG
-        place.await_gone()
-    place.assert_nothing_is_popped()
-
-
 def test_every_reply_comes_after_the_end_of_the_input(place):
     """What has to wait is carried out all the same, if only what can be answered is before it."""
     place.observer("RPUSH", "q", "a", "b")
@@ -354,21 +335,6 @@ def test_unix_sockets_and_several_workers(redis, make_headgate, pool, tmp_path):
         place.assert_nothing_is_popped()
         for client in clients:
             client.close()
-
-
-def test_the_end_is_seen_behind_quit(behind):
-    """Its reply is not due yet, and nothing of what follows is wanted."""
-    clients = [behind.connect() for _ in range(3)]
-    for client in clients:
-        client.send(PIPELINES["quit-and-more"])
-    behind.await_blocked(3)
-    with behind.redis.connect() as other:
-        assert other("RPUSH", "q", 1) == 1
-    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "2", PATIENCE, what="one to be answered and closed")
-    for client in clients:
-        client.close()
-    behind.await_gone()
-    behind.assert_nothing_is_popped()
 
 
 # ---- at random ----

@@ -102,16 +102,6 @@ def test_who_gave_no_user_is_of_no_user(make):
     assert identities_of(headgate) == ["some"]
 
 
-def test_a_reload_takes_other_identities(make):
-    headgate = make(identity("one", "address = ip:127.0.0.1"))
-    client = headgate.connect()
-    assert client("PING") == PONG
-    reload(headgate, identity("other", "address = ip:127.0.0.1"), client)
-    assert identities_of(headgate) == ["other"]
-    reload(headgate, "", client)
-    assert identities_of(headgate) == [""]
-
-
 # ---- rules ----
 
 
