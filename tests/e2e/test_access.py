@@ -249,12 +249,9 @@ def test_nobody_has_rights_that_he_did_not_bring(redis, make_headgate):
 
 
 ANSWERS = (
-    b"-DENIED Redis is running in protected mode",
-    b"-ERR max number of clients reached",
-    b"-LOADING Redis is loading the dataset in memory",
-    b"-NOPERM this user has no permissions to run the 'ping' command",
-    b"nonsense",
-    b"-NOAUTH Authentication required.",
+    b"-DENIED Redis is running in protected mode", b"-ERR max number of clients reached",
+    b"-LOADING Redis is loading the dataset in memory", b"-NOPERM this user has no permissions to run the 'ping' command",
+    b"nonsense", b"-NOAUTH Authentication required.",
 )
 
 

@@ -34,34 +34,6 @@ def test_quantities(client):
     assert client("EXISTS", "q", "peek") == 1
 
 
-def test_above_a_thousand_a_second(client):
-    """The module forgets here what it granted. A burst of 50 of 2,000 a second is used up by one request, and comes back
-    in 25 ms: of several tries, one transaction takes less."""
-
-    def is_used_up(key):
-        client.pipeline([("MULTI",)] + [("CL.THROTTLE", key, 49, 2000, 1, 50)] * 2)
-        first, second = client("EXEC")
-        assert first[:3] == [0, 50, 0]
-        return second[0] == 1
-
-    assert any(is_used_up(f"fast:{number}") for number in range(50))
-
-
-ERRORS = [
-    ([], USAGE),
-    (["k"] + [1] * 20, USAGE),
-    (["k", 1, 1, "a\r\n-b"], "Cell error: Store error: Couldn't parse as integer: a  -b"),
-    (["k", 1, 0, 1], "Cell error: Store error: Zero rates are not supported"),
-    (["k", "9223372036854775807", 1, 1], "ERR max_burst, count, period or quantity out of range"),
-]
-
-
-def test_errors_of_throttle(client):
-    for arguments, text in ERRORS:
-        assert client("CL.THROTTLE", *arguments) == error(text)
-    assert client("EXISTS", "k") == 0
-
-
 def test_foreign_keys(client):
     client("RPUSH", "list", "a")
     client("SET", "text", "a")

@@ -51,14 +51,8 @@ def test_shutdown(redis, make_headgate):
 
 
 GARBAGE = [
-    b"*x\r\n",
-    b"*1\r\n+PING\r\n",
-    b"\0" * 1000 + b"\r\n",
-    b"x" * 200_000,
-    b"*3\r\n$-5\r\n",
-    b"*1000000\r\n$1\r\nx\r\n",
-    b'STATS "open\r\n',
-    b"*1\r\n$100000000\r\n" + b"x" * 100_000,
+    b"*x\r\n", b"*1\r\n+PING\r\n", b"\0" * 1000 + b"\r\n", b"x" * 200_000, b"*3\r\n$-5\r\n", b"*1000000\r\n$1\r\nx\r\n",
+    b'STATS "open\r\n', b"*1\r\n$100000000\r\n" + b"x" * 100_000,
 ]
 
 

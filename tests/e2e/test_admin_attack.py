@@ -34,20 +34,8 @@ keys = lock:*
 enabled = on
 """
 
-CHANGES = [
-    ("RELOAD",),
-    ("LIMIT", "RESET", "few"),
-    ("limit", "reset", "few"),
-    ("LEASE", "DROP", "lock:1"),
-    ("SLOWLOG", "RESET"),
-    ("slowlog", "reset"),
-    ("BIGLOG", "RESET"),
-    ("HOTKEYS", "RESET"),
-    ("KILL", "ALL"),
-    ("DRAIN",),
-    ("SHUTDOWN",),
-    ("SHUTDOWN", "NOW"),
-]
+ORDERS = "RELOAD,LIMIT RESET few,limit reset few,LEASE DROP lock:1,SLOWLOG RESET,slowlog reset,BIGLOG RESET,HOTKEYS RESET,KILL ALL"
+CHANGES = [tuple(order.split()) for order in f"{ORDERS},DRAIN,SHUTDOWN,SHUTDOWN NOW".split(",")]
 READS = [("PING",), ("STATS",), ("CLIENTS",), ("LIMITS",), ("LEASES",), ("SLOWLOG",), ("HOTKEYS",), ("CONFIG",)]
 
 
@@ -83,24 +71,12 @@ def http(first_line):
 
 OTHERS = [
     *(http(method + b" / HTTP/1.1") for method in b"POST GET PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE PROPFIND".split()),
-    http(b"post /x http/1.1"),
-    b"\r\n\n\r\n" + http(b"POST / HTTP/1.1"),
-    b"  \t POST / HTTP/1.1\r\n" + BODY,
-    http(b'POST /" HTTP/1.1'),
-    b"POST /\n" + BODY,
-    b"GET /\r\n" + BODY,
-    b"Host: localhost\r\n" + BODY,
-    b"Origin: http://example.com\r\n" + BODY,
-    http(b"SHUTDOWN / HTTP/1.1"),
-    http(b"RELOAD HTTP/1.1"),
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + BODY,
-    encode("POST", "/", "HTTP/1.1") + BODY,
-    encode("Host:", "x") + BODY,
-    http(b"GET / HTTP/1.1") + http(b"POST / HTTP/1.1"),
-    http(b"POST\0 / HTTP/1.1"),
-    b"\x16\x03\x01\x02\x00\x01\r\n" + BODY,
-    b"\x00\x03\x00\x20\x21\x12\xa4\x42\r\n" + BODY,
-    b"\x01\x02SSH\x7f\r\n" + BODY,
+    http(b"post /x http/1.1"), b"\r\n\n\r\n" + http(b"POST / HTTP/1.1"), b"  \t POST / HTTP/1.1\r\n" + BODY,
+    http(b'POST /" HTTP/1.1'), b"POST /\n" + BODY, b"GET /\r\n" + BODY, b"Host: localhost\r\n" + BODY,
+    b"Origin: http://example.com\r\n" + BODY, http(b"SHUTDOWN / HTTP/1.1"), http(b"RELOAD HTTP/1.1"),
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + BODY, encode("POST", "/", "HTTP/1.1") + BODY, encode("Host:", "x") + BODY,
+    http(b"GET / HTTP/1.1") + http(b"POST / HTTP/1.1"), http(b"POST\0 / HTTP/1.1"), b"\x16\x03\x01\x02\x00\x01\r\n" + BODY,
+    b"\x00\x03\x00\x20\x21\x12\xa4\x42\r\n" + BODY, b"\x01\x02SSH\x7f\r\n" + BODY,
 ]
 
 
@@ -169,11 +145,7 @@ def ask_as(user, address, requests, how="stay"):
     """What a process of that user gets as answers of one line each, over a connection of its own."""
     result = subprocess.run(
         [sys.executable, "-c", AS_NOBODY, address[0], str(address[1]), how],
-        input=b"".join(encode(*request) for request in requests),
-        stdout=subprocess.PIPE,
-        timeout=30,
-        user=user,
-        check=True,
+        input=b"".join(encode(*request) for request in requests), stdout=subprocess.PIPE, timeout=30, user=user, check=True,
     )
     return result.stdout.splitlines()
 

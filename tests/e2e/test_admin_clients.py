@@ -168,20 +168,6 @@ def test_with_requests_under_way(make, redis):
         assert direct("EXISTS", "k") == 0
 
 
-def test_who_is_held(make):
-    headgate = make("")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    assert ask(headgate, "PAUSE") == OK
-    client.send(encode("SET", "k", "v"))
-    wait_for(lambda: stats(headgate)["pause_held"] == "1", what="the hold")
-    assert ask(headgate, "KILL", "ALL") == 1
-    with pytest.raises(Closed):
-        client.read()
-    assert ask(headgate, "RESUME") == OK
-    assert headgate.connect()("EXISTS", "k") == 0
-
-
 def test_while_all_work(make):
     """Clients that are closed in the midst of pipelines; those who stay get all their replies, and their own."""
     headgate = make("", threads=2)

@@ -134,21 +134,15 @@ def test_set_changes_rules(headgate, admin):
 
 UNSOUND = [
     (("max_clients", "many"), b"[headgate] max_clients = many: is not a whole number; expected a number from 1"),
-    (("max_clients", ""), b"is empty"),
-    (("max_clientz", "5"), b'expected a known option, perhaps "max_clients"'),
-    (("lanes", "2"), b"takes a restart"),
-    (("log_file", "/tmp/x"), b"for the file alone"),
-    (("admin_password", "x"), b"for the file alone"),
-    (("admin_changes", "anyone"), b"for the file alone"),
+    (("max_clients", ""), b"is empty"), (("max_clientz", "5"), b'expected a known option, perhaps "max_clients"'),
+    (("lanes", "2"), b"takes a restart"), (("log_file", "/tmp/x"), b"for the file alone"),
+    (("admin_password", "x"), b"for the file alone"), (("admin_changes", "anyone"), b"for the file alone"),
     (("upstream_password_file", "/etc/passwd"), b"for the file alone"),
     (("limit:search.limit", "x"), b"[limit:search] limit = x: is not a"),
     (("nonsense.limit", "1"), b"there is no such section"),
     (("reconnect_min", "1h"), b"reconnect_min (1h) is longer than reconnect_max ("),
-    (("max_clients", "5", "MAX_CLIENTS", "6"), b"is given twice"),
-    (("max_clients", "5\r\n+OK"), b"control character"),
-    (("max_clients", b"5\0"), b"control character"),
-    (("", "5"), b"unknown option"),
-    (("allow", "x" * 5000), b"too long"),
+    (("max_clients", "5", "MAX_CLIENTS", "6"), b"is given twice"), (("max_clients", "5\r\n+OK"), b"control character"),
+    (("max_clients", b"5\0"), b"control character"), (("", "5"), b"unknown option"), (("allow", "x" * 5000), b"too long"),
     (("allow", "10.0.0.0/8 nonsense"), b"allow"),
 ]
 
@@ -224,27 +218,17 @@ def test_the_file_is_watched_or_not(headgate, admin):
 
 
 def test_several_servers(make_redis, make_headgate):
-    several = Several(
-        make_headgate, {"a": make_redis(), "b": make_redis()}, own={"b": {"max_clients": 7}}, max_clients=50
-    )
+    several = Several(make_headgate, {"a": make_redis(), "b": make_redis()}, own={"b": {"max_clients": 7}}, max_clients=50)
     with several.headgate.admin() as admin:
-        assert get(admin, "*max_clients") == {
-            "max_clients": "50",
-            "server:a.max_clients": "50",
-            "server:b.max_clients": "7",
-        }
+        assert get(admin, "*max_clients") == {"max_clients": "50", "server:a.max_clients": "50", "server:b.max_clients": "7"}
         assert show(admin, "server:a.max_clients")["source"] == show(admin, "max_clients")["source"]
         assert get(admin, "upstream", "listen", "server:*.drain_timeout") == {}
         assert change(admin, "max_clients", 321) == OK
         assert change(admin, "server:a.cut_through", "128kb") == OK
         assert change(admin, "max_clients", 322) == OK
         assert get(admin, "*max_clients", "*cut_through") == {
-            "max_clients": "322",
-            "cut_through": "64kb",
-            "server:a.max_clients": "322",
-            "server:a.cut_through": "128kb",
-            "server:b.max_clients": "7",
-            "server:b.cut_through": "64kb",
+            "max_clients": "322", "cut_through": "64kb", "server:a.max_clients": "322", "server:a.cut_through": "128kb",
+            "server:b.max_clients": "7", "server:b.cut_through": "64kb",
         }
         assert b"is of the whole process" in bytes(change(admin, "server:a.drain_timeout", "1s"))
         assert b"takes a restart" in bytes(change(admin, "server:a.lanes", "3"))

@@ -5,8 +5,7 @@ import pytest
 from harness import leases
 from harness.admin import stats
 from harness.http import ask as get
-from harness.resp import OK, PONG, Closed, Error, encode, wait_for
-from harness.several import Several
+from harness.resp import OK, PONG, Closed, encode, wait_for
 
 
 def ask(headgate, *words):
@@ -143,13 +142,3 @@ def test_it_is_not_ready(started, redis):
     assert (answer.status, "draining" in answer.text) == (503, True)
     assert get(headgate, "/live").status == 200
     assert "headgate_draining 1" in get(headgate, "/metrics").text
-
-
-def test_several_servers(make_headgate, make_redis):
-    several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()})
-    clients = [several.connect(name) for name in ("cache", "queue")]
-    assert all(client("PING") == PONG for client in clients)
-    assert isinstance(several.reply("SERVER", "cache", "DRAIN"), Error), "it is about the process"
-    assert all(client("PING") == PONG for client in clients)
-    wait_for(lambda: several.reply("DRAIN") == 0, what="the drain")
-    assert all(is_closed(client) for client in clients)

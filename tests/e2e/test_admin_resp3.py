@@ -223,47 +223,12 @@ def test_counters_begin_anew_and_gauges_stay(redis, started):
     assert int(metrics.split("\nheadgate_requests_total ")[1].split()[0]) >= 7
 
 
-def test_counters_of_one_server_begin_anew(make_redis, make_headgate):
-    several = Several(make_headgate, {"a": make_redis(), "b": make_redis()})
-    for name in ("a", "b"):
-        client = several.connect(name)
-        for _ in range(5):
-            client("PING")
-    with several.headgate.admin() as admin:
-        reloads = int(several.stat("reloads_total"))
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-        wait_for(lambda: int(several.stat("reloads_total")) == reloads + 1, what="the reload to be counted")
-        assert admin("SERVER", "a", "RESETSTAT") == OK
-    assert int(several.stat("requests_total", "a")) == 0
-    assert int(several.stat("requests_total", "b")) == int(several.stat("requests_total")) == 5
-    with several.headgate.admin() as admin:
-        assert admin("RESETSTAT") == OK
-    assert int(several.stat("requests_total")) == int(several.stat("reloads_total")) == 0
-
-
 # ---- HELP
 
 
 def verbs_of(admin):
     """Each verb's usage, as HELP lists it."""
     return [line.split("  ")[0].strip() for line in text(admin("HELP")).splitlines()]
-
-
-# What is refused always, and what takes seconds by its nature.
-WITHOUT_EXAMPLE = ("CONFIG REWRITE", "TRACE", "MONITOR", "TOP")
-
-
-def test_help_explains_each_verb_with_an_example(admin):
-    for usage in verbs_of(admin):
-        words = [word for word in usage.split() if word.isupper() and word.isalpha()]
-        name = " ".join(words[:2]) if words[0] == "CONFIG" and len(words) > 1 else words[0]
-        answer = text(admin("HELP", *name.split()))
-        assert usage in answer
-        assert "    for example: " in answer or name in WITHOUT_EXAMPLE, name
-    assert text(admin("HELP", "config")).count("\n") > 10
-    assert text(admin("HELP", "requests_total")) == "requests_total (counter): requests taken from clients\n"
-    for words in (("nonsense",), ("CONFIG", "nonsense"), ("x" * 500,), ("CONFIG", "GET", "x"), ("",), ("a\0b",)):
-        assert isinstance(admin("HELP", *words), Error), words
 
 
 def test_examples_are_sound(make_line):

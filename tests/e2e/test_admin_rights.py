@@ -8,7 +8,6 @@ import pytest
 from harness.admin import audits
 from harness.http import ask, basic
 from harness.resp import OK, PONG, Client, Error, wait_for
-from harness.servers import run_headgate
 
 READ = {"admin_password": "all of it", "admin_read_password": "only looking"}
 
@@ -25,13 +24,8 @@ def test_who_only_looks_changes_nothing(headgate):
         for verb in (("STATS",), ("CLIENTS",), ("CONFIG", "GET", "*"), ("HELP",), ("SLOWLOG",)):
             assert not str(admin(*verb)).startswith("NO"), verb
         for verb in (
-            ("RELOAD",),
-            ("SHUTDOWN", "NOW"),
-            ("CONFIG", "SET", "max_clients", "5"),
-            ("LOGLEVEL", "debug"),
-            ("PAUSE",),
-            ("LIMIT", "RESET", "x"),
-            ("SLOWLOG", "RESET"),
+            ("RELOAD",), ("SHUTDOWN", "NOW"), ("CONFIG", "SET", "max_clients", "5"), ("LOGLEVEL", "debug"), ("PAUSE",),
+            ("LIMIT", "RESET", "x"), ("SLOWLOG", "RESET"),
         ):
             answer = admin(*verb)
             assert isinstance(answer, Error) and bytes(answer).startswith(b"NOPERM"), verb
@@ -69,21 +63,6 @@ def test_both_rotate_by_a_reload(headgate):
         assert there("PING") == PONG
 
 
-def test_one_alone_and_both_the_same(tmp_path):
-    path = tmp_path / "headgate.ini"
-    path.write_text("[headgate]\nadmin_read_password = x\n")
-    path.chmod(0o600)
-    result = run_headgate("-t", "-c", path)
-    assert result.returncode == 1
-    assert "headgate.ini:2: [headgate] admin_read_password = ********: stands alone" in result.stderr
-    path.write_text("[headgate]\nadmin_password = x\nadmin_read_password = x\n")
-    result = run_headgate("-t", "-c", path)
-    assert result.returncode == 0
-    assert "headgate.ini:3: [headgate]: admin_read_password gives the same password as admin_password" in result.stderr
-    path.write_text("[headgate]\nadmin_password = x\nadmin_read_password = y\n")
-    assert run_headgate("-t", "-c", path).stderr == ""
-
-
 def test_http_may_be_looked_at_with_either(redis, started):
     headgate = started(redis, **READ)
     for password, status in (("all of it", 200), ("only looking", 200), ("", 401), ("only", 401)):
@@ -116,10 +95,8 @@ def test_a_change_leaves_one_line(redis, make_headgate):
         expected = [
             rf"CONFIG SET max_clients 70 upstream_password \*{{8}}, {who}: done",
             rf"CONFIG SET max_clients many, {who}: \[headgate\] max_clients = many: is not a whole number; .*",
-            rf"CONFIG SET upstream_pasword \*{{8}}, {who}: .*unknown option; .*",
-            rf"PAUSE WRITE 60000, {who}: done",
-            rf"RESUME, {who}: done",
-            rf"LIMIT RESET nobody, {who}: ERR .*",
+            rf"CONFIG SET upstream_pasword \*{{8}}, {who}: .*unknown option; .*", rf"PAUSE WRITE 60000, {who}: done",
+            rf"RESUME, {who}: done", rf"LIMIT RESET nobody, {who}: ERR .*",
         ]
         found = audits(headgate)
         assert len(found) == len(expected), found
@@ -165,20 +142,6 @@ def test_a_secret_of_several_words_is_not_shown(headgate):
             assert admin("CONFIG", "GET", "max_clients")[1] != b"70", "nothing was changed"
             assert isinstance(answer, Error) and b"sesame" not in bytes(answer) and b"friend" not in bytes(answer), answer
             assert audits(headgate)[-1].startswith(f"CONFIG SET {shown}, by "), audits(headgate)
-    assert "sesame" not in headgate.log()
-
-
-def test_passwords_that_are_given_in_several_words(headgate):
-    """To log in: neither the answer nor the log has a part of one."""
-    with headgate.admin() as admin:
-        answers = [
-            admin("AUTH", "open", "sesame", "friend"),
-            admin("AUTH", "open", "sesame"),
-            admin("HELLO", "3", "AUTH", "default", "open", "sesame"),
-            admin("HELLO", "3", "AUTH", "default", "sesame", "SETNAME", "x"),
-            admin("SERVER", "x", "AUTH", "sesame"),
-        ]
-    assert all(isinstance(answer, Error) and b"sesame" not in bytes(answer) for answer in answers), answers
     assert "sesame" not in headgate.log()
 
 

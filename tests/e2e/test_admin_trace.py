@@ -91,18 +91,10 @@ def test_values_and_secrets_never_appear(make):
     headgate = make("")
     client = headgate.connect()
     requests = [
-        ("SET", "key1", SECRET),
-        ("AUTH", SECRET),
-        ("AUTH", "default", SECRET),
-        ("HELLO", "2", "AUTH", "nobody", SECRET),
-        (SECRET, "x"),
-        ("CONFIG", SECRET, "x"),
-        ("CONFIG", "SET", "requirepass\r\n" + SECRET, SECRET),
-        ("EVAL", f"return redis.error_reply('{SECRET} x')", "1", "key1"),
-        ("EVAL", f"return '{SECRET}'", "1", "key1"),
-        ("GET", "key1"),
-        ("MSET", "key1", SECRET, "key2", SECRET),
-        ("CLIENT", "SETINFO", "LIB-NAME", SECRET),
+        ("SET", "key1", SECRET), ("AUTH", SECRET), ("AUTH", "default", SECRET), ("HELLO", "2", "AUTH", "nobody", SECRET),
+        (SECRET, "x"), ("CONFIG", SECRET, "x"), ("CONFIG", "SET", "requirepass\r\n" + SECRET, SECRET),
+        ("EVAL", f"return redis.error_reply('{SECRET} x')", "1", "key1"), ("EVAL", f"return '{SECRET}'", "1", "key1"),
+        ("GET", "key1"), ("MSET", "key1", SECRET, "key2", SECRET), ("CLIENT", "SETINFO", "LIB-NAME", SECRET),
         ("MIGRATE", "127.0.0.1", "1", "key1", "0", "10", "AUTH", SECRET),
     ]
     for words in ((), ("KEYS",)):
@@ -128,9 +120,7 @@ def test_keys_are_bounded_and_fit_for_a_line(make):
 
 
 def test_what_policies_decide(make):
-    headgate = make(
-        limit("few", limit=1, per="connection") + "[deny:never]\ncommands = flushall\n"
-    )
+    headgate = make(limit("few", limit=1, per="connection") + "[deny:never]\ncommands = flushall\n")
     client = headgate.connect()
     with traced(headgate, count=54) as lines:
         assert client("INCR", "n") == 1
@@ -156,16 +146,11 @@ def test_filters(make):
             assert one("CONFIG", "GET", "maxmemory")
 
     for words, expected in (
-        (("name=web",), ["set", "get", "config|get"]),
-        (("name=web", "op=set"), ["set"]),
-        (("op=config*",), ["config|get"] * 2),
-        (("op=*|get", "name!=web"), ["config|get"]),
-        (("addr=127.0.0.0/8", "bytes>1000"), ["set", "set"]),
-        (("addr=10.0.0.0/8", "FOR", "1"), []),
-        (("verdict=refused", "FOR", "1"), []),
+        (("name=web",), ["set", "get", "config|get"]), (("name=web", "op=set"), ["set"]), (("op=config*",), ["config|get"] * 2),
+        (("op=*|get", "name!=web"), ["config|get"]), (("addr=127.0.0.0/8", "bytes>1000"), ["set", "set"]),
+        (("addr=10.0.0.0/8", "FOR", "1"), []), (("verdict=refused", "FOR", "1"), []),
         (("verdict=passed", "rbytes=5", "user=default", "db=0", "name=web"), ["set", "get"]),
-        (("redis>-1", "redis<100000000", "op=get"), ["get", "get"]),
-        (("redis>100000000", "FOR", "1"), []),
+        (("redis>-1", "redis<100000000", "op=get"), ["get", "get"]), (("redis>100000000", "FOR", "1"), []),
     ):
         # The first time shows what there is too much, the second one ends it.
         with traced(headgate, *words, count=2 * len(expected)) as lines:

@@ -139,36 +139,6 @@ def test_who_waits_is_unblocked_though_the_time_is_over(redis, make_headgate):
         wait_for(lambda: lane_of(headgate, client) == "blocking", what="the client to wait")
 
 
-def test_a_subscriber_hears_what_was_redirected_to_it(redis, make_headgate):
-    """CLIENT TRACKING … REDIRECT of another, as libraries of RESP2 do it."""
-    headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)
-    reader, writer, target = headgate.connect(), headgate.connect(), headgate.connect()
-    target.send(encode("CLIENT", "ID") + encode("SUBSCRIBE", "__redis__:invalidate"))
-    identity = target.read()
-    assert target.read() == [b"subscribe", b"__redis__:invalidate", 1]
-    time.sleep(LONGER)
-    assert reader("CLIENT", "TRACKING", "ON", "REDIRECT", identity, "BCAST") == OK
-    for value in (1, 2):
-        assert writer("SET", "k", value) == OK
-        assert target.read() == [b"message", b"__redis__:invalidate", [b"k"]]
-        time.sleep(LONGER)
-
-
-def test_who_has_heard_what_was_redirected_to_it_keeps_the_lane(redis, make_headgate):
-    """A client of RESP3 need not subscribe for that."""
-    headgate = make_headgate(redis, pool="shared", client_id_timeout="5s")
-    reader, writer, target = headgate.connect(), headgate.connect(), headgate.connect()
-    target("HELLO", 3)
-    identity = id_of(target)
-    assert reader("CLIENT", "TRACKING", "ON", "REDIRECT", identity, "BCAST") == OK
-    assert writer("SET", "k", 1) == OK
-    assert list(target.read()) == [b"invalidate", [b"k"]]
-    assert lane_of(headgate, target) == "connection-state"
-    time.sleep(6)
-    assert writer("SET", "k", 2) == OK
-    assert list(target.read()) == [b"invalidate", [b"k"]]
-
-
 @pytest.mark.parametrize("begins", [("WATCH", "k"), ("MULTI",), ("CLIENT", "TRACKING", "ON"), ("SUBSCRIBE", "c")])
 def test_what_else_keeps_the_lane_keeps_the_id(redis, make_headgate, begins):
     headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)

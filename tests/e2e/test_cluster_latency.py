@@ -86,26 +86,6 @@ def test_each_request_has_its_own_time(make_headgate, cluster):
     assert slow(headgate)[0] == ["GET"]
 
 
-def test_what_is_sent_elsewhere_keeps_its_own_time(make_headgate, cluster):
-    """A request of a slot that is on its way, to a node that hangs, and one behind it at the node that was asked first."""
-    headgate = launch(make_headgate, cluster.url(), "shared", RULES)
-    (source, moved, stays), (to, there, _), *_ = nodes_and_keys(cluster, 2)
-    client = headgate.connect()
-    # Both have a connection: what waits for one is answered by an error in the end.
-    assert client("SET", stays, "x") == client("SET", there, "x") == OK
-    cluster.begin_migration(slot_of(moved), to)
-    try:
-        with Hanging(to):
-            client.send(encode("GET", moved) + encode("STRLEN", stays))
-            await_measured(headgate, {"set": 2, "strlen": 1})
-            await_slow(headgate)
-        assert client.read_many(2) == [None, 1]
-    finally:
-        cluster.abort_migration(slot_of(moved))
-    await_measured(headgate, {"set": 2, "strlen": 1, "get": 1})
-    assert slow(headgate)[0] == ["GET"]
-
-
 @pytest.mark.parametrize("pool", ["shared", "session"])
 def test_requests_for_several_nodes_are_measured_as_a_whole(make_headgate, cluster, pool):
     """Once each, with their own bytes, from their beginning until all nodes have answered."""

@@ -83,10 +83,9 @@ def test_a_pipeline_that_is_sent_to_several_nodes(fake, make_headgate, make_redi
 
 def test_what_follows_a_transaction_that_was_refused_is_followed(fake, make_headgate, redis, pool):
     tell_of(fake, redis.port)
-    headgate = make_headgate(f"cluster://{fake.url}", pool=pool)
     there = f"{slot_of('a')} {redis.host}:{redis.port}"
     for error in ("MOVED", "ASK", "TRYAGAIN", "CROSSSLOT", "CLUSTERDOWN", "EXECABORT"):
-        client = headgate.connect()
+        client = make_headgate(f"cluster://{fake.url}", pool=pool).connect()
         client.send(encode("MULTI") + encode("SET", "a", 1) + encode("EXEC"))
         next_of(fake, b"MULTI").reply(b"+OK\r\n")
         next_of(fake, b"SET").reply(b"+QUEUED\r\n")

@@ -66,23 +66,6 @@ def test_a_subscriber_goes_along_with_its_slot(cluster, make_headgate, pool, thr
     ]
 
 
-def test_channels_of_other_kinds_go_along(cluster, make_headgate):
-    headgate = make_headgate(cluster.url())
-    client, publisher = headgate.connect(), headgate.connect()
-    (channel,), owner = channels_of(cluster)
-    subscribe(client, channel)
-    client.request("SUBSCRIBE", "news")
-    assert client.read() == [b"subscribe", b"news", 1]
-    other = next(node for node in cluster.current_masters() if node is not owner)
-    cluster.move_slot(slot_of(channel), other)
-    wait_for(lambda: is_subscribed(other, channel), 60, "a subscriber at the new node")
-    assert_hears(publisher, client, channel, 2)
-    read_all(client, publisher, channel)
-    publisher("PUBLISH", "news", "hello")
-    assert client.read() == [b"message", b"news", b"hello"]
-    cluster.move_slot(slot_of(channel), owner)
-
-
 def test_who_has_channels_of_two_slots_hears_of_it(cluster, make_headgate):
     """As from Redis: the other channel stays where it is."""
     headgate = make_headgate(cluster.url())

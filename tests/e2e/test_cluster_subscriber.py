@@ -7,7 +7,7 @@ import pytest
 
 from e2e.test_cluster_ids import Told
 from e2e.test_cluster_pubsub import assert_hears, node_of
-from harness.admin import stats, text
+from harness.admin import text
 from harness.cluster import SLOTS, Cluster, key_in, slot_of
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, Error, Push, encode, wait_for
@@ -88,24 +88,6 @@ def test_a_subscription_right_behind_hello(cluster, headgate):
         assert ended[0][2] == (0 if command[0] == "SSUBSCRIBE" else 1)
         assert publisher("PUBLISH", "news", "x") == publisher("SPUBLISH", "{shard}1", "x") == 0
         assert client("PING") == b"PONG"
-
-
-def test_lanes_are_given_back(cluster, make_headgate):
-    headgate = make_headgate(cluster.url())
-    client = connect(headgate)
-    for _ in range(5):
-        for channel in one_at_each(cluster):
-            confirm(client, "SSUBSCRIBE", channel)
-        confirm(client, "SUBSCRIBE", "news")
-        for channel in one_at_each(cluster):
-            confirm(client, "SUNSUBSCRIBE", channel)
-        confirm(client, "UNSUBSCRIBE", "news")
-    with headgate.admin() as admin:
-        wait_for(lambda: b" lane=shared " in admin("CLIENTS"), what="a client without lanes")
-    assert int(stats(headgate)["lanes_desynced_total"]) == 0
-    others = [connect(headgate) for _ in range(3)]
-    for other in others:
-        assert other("CLIENT", "GETNAME") == client("CLIENT", "GETNAME")
 
 
 def test_the_name_is_that_of_the_client(cluster, headgate):
@@ -216,16 +198,6 @@ def test_a_slot_that_nobody_has(make_headgate):
         cluster.current_masters()[1].kill()
         client.assert_closed()
         assert headgate.connect()("PING") == b"PONG"
-
-
-def test_who_has_more_names_than_are_kept(cluster, make_headgate):
-    headgate = make_headgate(cluster.url())
-    client = connect(headgate)
-    for number in range(100):
-        confirm(client, "SUBSCRIBE", f"{'x' * 1000}{number}")
-    assert_keys_work(cluster, client)
-    node_of(cluster, "x" * 1000 + "7").ask("CLIENT", "KILL", "TYPE", "pubsub")
-    client.assert_closed()
 
 
 def test_who_had_more_names_than_are_kept(cluster, make_headgate):

@@ -130,18 +130,6 @@ def test_a_connection_that_comes_back_helps_clients_of_another_version_of_resp(r
     assert isinstance(first("HGETALL", "none"), Map if versions[0] == 3 else list)
 
 
-def test_a_new_password_by_hello(headgate, admin):
-    clients = clients_of(headgate)
-    rotate(admin)
-    for client in clients:
-        assert client("HELLO", 3, "AUTH", "app", "bad") == WRONGPASS
-        assert client("PING") == PONG
-        assert isinstance(client("HELLO", 3, "AUTH", "app", "new", "SETNAME", "me"), Map)
-        assert client("CLIENT", "GETNAME") == b"me"
-        assert isinstance(client("HGETALL", "none"), Map)
-    at_once(lambda number: does_everything(clients[number], number), CLIENTS)
-
-
 def test_a_new_password_of_the_default_user(redis, pool, make_headgate):
     headgate = make_headgate(redis, pool=pool, access_check="100ms")
     with redis.connect() as admin:
@@ -230,20 +218,6 @@ def test_a_name_stays_with_its_client(redis, admin, make_headgate, revoked):
         assert named.pipeline([("MULTI",), ("EXEC",)]) == [OK, []]
         assert admin("ACL", "SETUSER", "app", "-client|setname") == OK
     assert b" name= " in nameless("CLIENT", "INFO")
-
-
-def test_another_database_and_version(redis, admin, make_headgate):
-    """There is no connection for these yet; the client keeps the one that it has told."""
-    headgate = make_headgate(redis)
-    first, second = clients_of(headgate, 2)
-    rotate(admin)
-    does_everything(first, 1)
-    assert first("SELECT", 5) == OK
-    assert first("SET", "k", "of 5") == OK
-    assert first("GET", "k") == b"of 5"
-    assert second("GET", "k") is None
-    first.close()
-    assert second("GET", "k") is None
 
 
 def test_an_old_password_that_is_taken_again(headgate, admin):

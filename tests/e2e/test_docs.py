@@ -99,10 +99,18 @@ def test_the_architecture_is_read_in_a_quarter_of_an_hour():
 
 
 def test_files_that_are_named_exist():
+    """Also those of the source that are named without their folder, in code blocks and drawings, too; scripts can be run."""
+    sources = {source.name for source in SOURCES}
     for path in PAGES:
-        for name in re.findall(r"`([^`\s]+)`", without_code(path.read_text())):
+        markdown = path.read_text()
+        for name in re.findall(r"`([^`\s]+)`", without_code(markdown)):
             if name.startswith(tuple(folder + "/" for folder in FOLDERS)):
                 assert list(REPOSITORY.glob(name.rstrip("/"))), (path, name)
+        for name in re.findall(r"\bscripts/[a-z-]+\b(?!\.)", markdown):
+            assert os.access(REPOSITORY / name, os.X_OK), (path, name)
+        if path in PAGES_OF_SOURCE:
+            for name in re.findall(r"(?<![\w/.*<-])(\w+\.(?:c|h|inc|lua))\b(?!\.)", markdown):
+                assert name in sources, (path, name)
 
 
 @pytest.fixture(scope="module")
@@ -120,31 +128,6 @@ def test_functions_and_types_that_are_named_exist(code):
             assert name in words, (path, name)
         for name in re.findall(r"`((?:struct|enum) \w+)`", markdown):
             assert re.search(rf"\b{name} {{", code), (path, name)
-
-
-def test_the_life_of_a_get_is_told_by_file():
-    """The first function of each row is of the file that the row, or one above it, names."""
-    name, told = None, rows(section(page("docs/architecture.md"), "The life of a GET"))
-    for cells in told:
-        name = cells[0].strip("`") or name
-        function = re.search(r"(\w+)\(\)", cells[1]).group(1)
-        text = next((REPOSITORY / "proxy").glob(f"*/{name}")).read_text()
-        assert re.search(rf"^[a-z].*\b{function}\([^;]*$", text, flags=re.MULTILINE), f"{function} in {name}"
-    assert len(told) > 5
-
-
-def test_sources_that_are_named_exist():
-    """Those that are named without their folder, in code blocks and drawings, too."""
-    for path in PAGES_OF_SOURCE:
-        names = {source.name for source in SOURCES}
-        for name in re.findall(r"(?<![\w/.*<-])(\w+\.(?:c|h|inc|lua))\b(?!\.)", path.read_text()):
-            assert name in names, (path, name)
-
-
-def test_scripts_that_are_named_can_be_run():
-    for path in PAGES:
-        for name in re.findall(r"\bscripts/[a-z-]+\b(?!\.)", path.read_text()):
-            assert os.access(REPOSITORY / name, os.X_OK), (path, name)
 
 
 def test_the_unit_points_at_what_is_installed(tmp_path):

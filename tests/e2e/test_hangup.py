@@ -89,23 +89,17 @@ PATIENCE = 30
 VANISH = ("close", "reset", "shutdown_write")
 
 PIPELINES = {
-    "reset": BLPOP + encode("RESET"),
-    "reset-and-more": BLPOP + encode("RESET") + MUCH,
-    "name": BLPOP + encode("CLIENT", "SETNAME", "me") + PING,
-    "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH,
-    "select-and-more": PING + BLPOP + encode("SELECT", 1) + MUCH,
-    "quit": BLPOP + encode("QUIT"),
-    "quit-and-more": BLPOP + encode("QUIT") + MUCH,
-    "much": BLPOP + MUCH,
-    "two": BLPOP + BLPOP + encode("RESET") + PING,
+    "reset": BLPOP + encode("RESET"), "reset-and-more": BLPOP + encode("RESET") + MUCH,
+    "name": BLPOP + encode("CLIENT", "SETNAME", "me") + PING, "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH,
+    "select-and-more": PING + BLPOP + encode("SELECT", 1) + MUCH, "quit": BLPOP + encode("QUIT"),
+    "quit-and-more": BLPOP + encode("QUIT") + MUCH, "much": BLPOP + MUCH, "two": BLPOP + BLPOP + encode("RESET") + PING,
     "stream": encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$") + encode("RESET") + MUCH,
     "wait": encode("SET", "k", 1) + encode("WAIT", 1, 0) + encode("RESET") + MUCH,
     "unseen": encode("CLIENT", "REPLY", "SKIP") + BLPOP + MUCH,
     "subscriber": encode("HELLO", 3) + encode("SUBSCRIBE", "c") + BLPOP + encode("RESET") + MUCH,
     "transaction": BLPOP + encode("MULTI") + encode("SET", "k", 1) + encode("EXEC") + encode("RESET") + PING,
     "half-a-request": BLPOP + b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 300_000,
-    "denied": BLPOP + encode("FLUSHALL") * 100 + encode("RESET") + MUCH,
-    "held": BLPOP + encode("STRLEN", "k") * 2 + MUCH,
+    "denied": BLPOP + encode("FLUSHALL") * 100 + encode("RESET") + MUCH, "held": BLPOP + encode("STRLEN", "k") * 2 + MUCH,
 }
 
 
@@ -154,10 +148,8 @@ def test_behind_what_blocks_the_input_ends_as_in_redis(place, element):
 
 
 BEHIND_WAIT = [
-    ([("CLIENT", "SETNAME", "me"), ("INCR", "n")], [OK, 2]),
-    ([("AUTH", "default", "any"), ("INCR", "n")], [OK, 2]),
-    ([("FLUSHALL",), ("RESET",), ("INCR", "n")], None),
-    ([("CLIENT", "SETNAME", "me"), ("QUIT",)], [OK, OK]),
+    ([("CLIENT", "SETNAME", "me"), ("INCR", "n")], [OK, 2]), ([("AUTH", "default", "any"), ("INCR", "n")], [OK, 2]),
+    ([("FLUSHALL",), ("RESET",), ("INCR", "n")], None), ([("CLIENT", "SETNAME", "me"), ("QUIT",)], [OK, OK]),
 ]
 
 
@@ -340,32 +332,13 @@ def test_unix_sockets_and_several_workers(redis, make_headgate, pool, tmp_path):
 # ---- at random ----
 
 WORDS = [
-    PING,
-    encode("INCR", "n"),
-    encode("GET", "k"),
-    encode("SET", "k", b"v" * 20_000),
-    encode("FLUSHALL"),
-    encode("CLIENT", "SETNAME", "me"),
-    encode("SELECT", 0),
-    encode("MULTI") + encode("INCR", "n") + encode("EXEC"),
-    encode("WATCH", "k"),
-    encode("UNWATCH"),
-    encode("SUBSCRIBE", "c"),
-    encode("UNSUBSCRIBE", "c"),
-    encode("RESET"),
-    encode("QUIT"),
-    encode("EVAL", "return redis.call('INCR', 'n')", 0),
-    encode("CLIENT", "REPLY", "SKIP"),
-    encode("CLIENT", "ID"),
-    encode("WAIT", 0, 10),
-    encode("WAIT", 1, 0),
-    encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$"),
-    encode("BLPOP", "none", "0.05"),
-    encode("BLMOVE", "q", "moved", "LEFT", "LEFT", 0),
-    encode("SET", "k", b"v" * 300_000),
-    encode("NOSUCH"),
-    MUCH,
-    b"*2\r\n$4\r\nEC",
+    PING, encode("INCR", "n"), encode("GET", "k"), encode("SET", "k", b"v" * 20_000), encode("FLUSHALL"),
+    encode("CLIENT", "SETNAME", "me"), encode("SELECT", 0), encode("MULTI") + encode("INCR", "n") + encode("EXEC"),
+    encode("WATCH", "k"), encode("UNWATCH"), encode("SUBSCRIBE", "c"), encode("UNSUBSCRIBE", "c"), encode("RESET"),
+    encode("QUIT"), encode("EVAL", "return redis.call('INCR', 'n')", 0), encode("CLIENT", "REPLY", "SKIP"),
+    encode("CLIENT", "ID"), encode("WAIT", 0, 10), encode("WAIT", 1, 0), encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$"),
+    encode("BLPOP", "none", "0.05"), encode("BLMOVE", "q", "moved", "LEFT", "LEFT", 0), encode("SET", "k", b"v" * 300_000),
+    encode("NOSUCH"), MUCH, b"*2\r\n$4\r\nEC",
 ]
 
 

@@ -9,10 +9,7 @@ from harness.rules import launch
 from harness.servers import run_headgate
 
 LATENCY = "[latency]\nenabled = on\nflush = 1s\nslowlog_threshold = 1us\n"
-LIMITS = {
-    "slots": "limit = 2\nwindow = 1h\n",
-    "funnel": "algorithm = funnel\ncapacity = 2\nleak = 1/h\n",
-}
+LIMITS = {"slots": "limit = 2\nwindow = 1h\n", "funnel": "algorithm = funnel\ncapacity = 2\nleak = 1/h\n"}
 
 
 def rules(latency="", counters="", events="", limits=""):

@@ -167,9 +167,7 @@ ZSCAN @zset 0 MATCH a COUNT 3
 ZUNION 2 @zset @zset WEIGHTS 1 2 AGGREGATE MIN WITHSCORES
 ZUNIONSTORE @new 2 @zset @zset AGGREGATE SUM
 """
-TEMPLATES = [
-    [name, *line.split()[1:]] for line in TEMPLATES.strip().splitlines() for name in line.split()[0].split("|")
-]
+TEMPLATES = [[name, *line.split()[1:]] for line in TEMPLATES.strip().splitlines() for name in line.split()[0].split("|")]
 # Channels, and what they have in the place of keys.
 NO_KEYS = {"spublish", "ssubscribe", "sunsubscribe"}
 # Headgate's own, which the server has no keys for.
@@ -185,9 +183,7 @@ FILLING = {
     "hash": [("HSET", "f", "v", "n", "5")],
     "hll": [("PFADD", "x", "y")],
     "stream": [
-        ("XADD", "1-1", "f", "v"),
-        ("XGROUP CREATE", "g", "0-0"),
-        ("XGROUP CREATE", "STREAMS", "0-0"),
+        ("XADD", "1-1", "f", "v"), ("XGROUP CREATE", "g", "0-0"), ("XGROUP CREATE", "STREAMS", "0-0"),
         ("XREADGROUP GROUP g c COUNT 1 STREAMS", ">"),
     ],
 }
@@ -405,8 +401,7 @@ def test_patterns_in_long_requests(oracle, redis, make_headgate, pool):
     for request in (
         ("SORT", "public:list", "BY", "nosort", "GET", "secret:*", "GET", long),
         ("SORT_RO", "public:list", "BY", "nosort", "GET", "secret:*", "GET", long),
-        ("SORT_RO", "public:list", "BY", "nosort", "GET", long, "GET", "secret:*"),
-        ("UNKNOWN", long, "secret:string"),
+        ("SORT_RO", "public:list", "BY", "nosort", "GET", long, "GET", "secret:*"), ("UNKNOWN", long, "secret:string"),
     ):
         reply = client(*request)
         assert isinstance(reply, Error) and reply.startswith(REFUSAL), (request[:2], reply)
