@@ -141,9 +141,6 @@ def test_a_password_that_is_taken_away_by_a_client(redis, headgate):
     wait_for(all_share, what="those who are there to share lanes")
 
 
-# ---- behind Headgate's back ----
-
-
 @pytest.mark.threads
 def test_a_password_taken_away_at_redis_is_found_out(make_redis, make_headgate):
     redis = make_redis("--requirepass", "secret")
@@ -190,9 +187,6 @@ def test_to_and_fro(redis, direct, make_headgate):
         assert direct("CONFIG", "SET", "requirepass", "") == OK
         wait_for(lambda: replies_to_newcomers(headgate) == [OK] * NEWCOMERS, what="newcomers to be let in")
         assert [client("SET", "k", 1) for client in there] == [OK] * len(there)
-
-
-# ---- the look itself ----
 
 
 def test_a_look_leaves_nothing_and_disturbs_nobody(redis, direct, make_headgate):

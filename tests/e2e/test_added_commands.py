@@ -16,9 +16,6 @@ def error(text):
     return Error(text.encode())
 
 
-# ---- CL.THROTTLE ----
-
-
 def test_a_burst_and_then_no_more(client):
     replies = [client("CL.THROTTLE", "user:1", 4, 1, 3600) for _ in range(6)]
     assert [reply[:4] for reply in replies] == [[0, 5, left, -1] for left in (4, 3, 2, 1, 0)] + [[1, 5, 0, replies[5][3]]]
@@ -42,9 +39,6 @@ def test_foreign_keys(client):
     assert client("LRANGE", "list", 0, -1) == [b"a"]
 
 
-# ---- DELIFEQ ----
-
-
 @pytest.mark.parametrize("name", ("delifeq", "delifequals"))
 def test_delifeq(client, name):
     """By its name in Valkey, and by that of articles."""
@@ -64,9 +58,6 @@ def test_delifequals_in_a_transaction_and_by_rules(redis, make_shared):
     commands = [("MULTI",), ("SET", "a", 1), ("DELIFEQUALS", "a", 1), ("EXISTS", "a"), ("EXEC",)]
     assert client.pipeline(commands)[-1] == [OK, 1, 0]
     assert client("DELIFEQUALS", "secret:1", "x").startswith(b"DENIED a")
-
-
-# ---- both ----
 
 
 def test_order_in_a_pipeline(client):

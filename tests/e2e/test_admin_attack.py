@@ -23,16 +23,7 @@ SESSIONS_MAX = 64
 HELD_MAX = 48
 
 # Everything that could follow a password-less command; more than any table needs.
-RULES = """
-[limit:few]
-per = ip
-limit = 1000000
-window = 60s
-[lease:lock]
-keys = lock:*
-[latency]
-enabled = on
-"""
+RULES = "[limit:few]\nper = ip\nlimit = 1000000\nwindow = 60s\n[lease:lock]\nkeys = lock:*\n[latency]\nenabled = on\n"
 
 ORDERS = "RELOAD,LIMIT RESET few,limit reset few,LEASE DROP lock:1,SLOWLOG RESET,slowlog reset,BIGLOG RESET,HOTKEYS RESET,KILL ALL"
 CHANGES = [tuple(order.split()) for order in f"{ORDERS},DRAIN,SHUTDOWN,SHUTDOWN NOW".split(",")]

@@ -76,9 +76,6 @@ def test_without_a_read_password_nothing_empty_is_one(redis, started):
         assert isinstance(admin("AUTH", ""), Error)
 
 
-# ---- what was changed, and by whom
-
-
 def test_a_change_leaves_one_line(redis, make_headgate):
     headgate = make_headgate(redis, reload_on_change="off", upstream_password="")
     with headgate.admin() as admin:

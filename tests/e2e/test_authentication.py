@@ -99,9 +99,6 @@ def test_reset_forgets_the_user(client):
     assert client("GET", "k") is None
 
 
-# ---- users with different rights ----
-
-
 def test_users_never_mix(target):
     """Many clients of two users, at once, with pipelines, transactions and blocking commands among them."""
     failures = []

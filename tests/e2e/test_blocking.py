@@ -123,18 +123,6 @@ def test_client_unblock(target):
     assert other("CLIENT", "UNBLOCK", identity) == 0
 
 
-def test_blocking_in_another_database(target):
-    client, other = target.connect(), target.connect()
-    client("SELECT", 5)
-    client.request("BLPOP", "k", 0)
-    target.await_blocked(1)
-    other("RPUSH", "k", "in 0")
-    client.assert_silent()
-    other("SELECT", 5)
-    other("RPUSH", "k", "in 5")
-    assert client.read() == [b"k", b"in 5"]
-
-
 @pytest.mark.parametrize("before", (b"", encode("CLIENT", "REPLY", "SKIP") + encode("PING")), ids=("", "unmatched"))
 def test_client_unpause(target, before):
     client, reader, other = (target.connect() for _ in range(3))
@@ -146,9 +134,6 @@ def test_client_unpause(target, before):
     client.assert_silent()
     assert other("CLIENT", "UNPAUSE") == OK
     assert client.read() == OK
-
-
-# ---- WAIT ----
 
 
 @pytest.fixture
@@ -177,38 +162,3 @@ def test_wait_speaks_of_the_clients_own_writes(target, replica):
     finally:
         replica.signal(signal.SIGCONT)
     assert writer("WAIT", 1, 20000) == 1
-
-
-def test_wait_holds_nobody_up(target, replica):
-    writer, others = target.connect(), [target.connect() for _ in range(8)]
-    for other in others:
-        other("SET", "theirs", 1)
-    replica.signal(signal.SIGSTOP)
-    try:
-        writer("SET", "k", 1)
-        writer.request("WAIT", 1, LONG * 1000)
-        target.await_blocked(1)
-        for other in others:
-            assert other("ECHO", "x") == b"x"
-            assert other("SET", "theirs", 2) == OK
-    finally:
-        replica.signal(signal.SIGCONT)
-    assert writer.read() == 1
-
-
-def test_wait_of_each_of_several_writers(target, replica):
-    """Each asks of its own last write, one after the other, on whatever connection it went by."""
-    writers = [target.connect() for _ in range(6)]
-    for index, writer in enumerate(writers):
-        assert writer("SET", f"k{index}", 1) == OK
-    for writer in writers:
-        assert writer("WAIT", 1, 20000) == 1
-    replica.signal(signal.SIGSTOP)
-    try:
-        for index, writer in enumerate(writers):
-            assert writer("SET", f"k{index}", 2) == OK
-        for writer in writers:
-            writer.request("WAIT", 1, 300)
-        assert [writer.read() for writer in writers] == [0] * len(writers)
-    finally:
-        replica.signal(signal.SIGCONT)

@@ -47,9 +47,6 @@ def masters_say(cluster, *command):
     return [node.ask(*command) for node in cluster.masters]
 
 
-# ---- all masters ----
-
-
 def test_what_concerns_all_keys_is_told_to_all_masters(client, empty):
     keys = fill(client)
     assert all(masters_say(empty, "DBSIZE")), "each master has some of them"
@@ -111,29 +108,6 @@ def test_numbers_that_are_added_up(client, empty):
         subscriber.close()
 
 
-# ---- SCAN ----
-
-
-def scan_all(client, *options):
-    found, cursor = [], b"0"
-    while True:
-        cursor, keys = client("SCAN", cursor, *options)
-        found += keys
-        if cursor == b"0":
-            return found
-
-
-def test_scan_finds_every_key_of_every_master(client):
-    keys = fill(client)
-    assert sorted(scan_all(client)) == sorted(keys)
-    assert sorted(scan_all(client, "COUNT", "1000")) == sorted(keys)
-    assert scan_all(client, "MATCH", "key:17", "COUNT", "7") == [b"key:17"]
-    assert scan_all(client, "TYPE", "list") == []
-
-
-# ---- one node ----
-
-
 def test_what_any_node_can_say(client):
     assert client("PING") == PONG
     assert client("ECHO", "x") == b"x"
@@ -159,9 +133,6 @@ def test_slots_and_keys_that_are_arguments(client, empty):
     assert isinstance(client("CLUSTER", "COUNTKEYSINSLOT", SLOTS), Error)
 
 
-# ---- refused ----
-
-
 REFUSED = [
     "SHUTDOWN NOSAVE", "MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ACK 1", "CLUSTER RESET HARD", "CLUSTER MEET 1.2.3.4 5",
     "CLUSTER FORGET x", "CLUSTER FAILOVER", "CLUSTER ADDSLOTS 1", "CLUSTER SETSLOT 1 STABLE", "FAILOVER",
@@ -183,9 +154,6 @@ def test_what_is_for_one_node_only_is_refused_with_a_reason(client, empty):
     assert client("MOVE", "key", "1") == Error(b"ERR MOVE is not allowed in cluster mode")
 
 
-# ---- within a transaction ----
-
-
 def test_what_is_for_several_nodes_spoils_a_transaction(client):
     for command in ("KEYS *", "DBSIZE", "SCAN 0", "FLUSHALL", "MONITOR"):
         assert client("MULTI") == OK
@@ -193,9 +161,6 @@ def test_what_is_for_several_nodes_spoils_a_transaction(client):
         assert isinstance(client(*command.split()), Error)
         assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of previous errors.")
         assert client("GET", "key") is None
-
-
-# ---- several slots ----
 
 
 def test_keys_in_several_slots_are_refused_as_redis_does(client):
@@ -283,9 +248,6 @@ def test_in_resp3(empty, make_headgate):
     assert client("MGET", "key:1", "none", "key:2")[::2] == [b"key:1", b"key:2"]
     assert isinstance(client("CLUSTER", "SHARDS")[0], Map)
     assert isinstance(client("CLUSTER", "INFO"), Verbatim)
-
-
-# ---- what a client is shown ----
 
 
 def test_headgate_is_the_one_node(empty, make_headgate):

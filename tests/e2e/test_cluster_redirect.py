@@ -34,26 +34,6 @@ def next_of(fake, name):
         command.reply(b"-ERR unknown command 'CLUSTER'\r\n")
 
 
-def in_pieces(command, data):
-    for byte in data[:-1]:
-        command.reply_part(bytes([byte]))
-        time.sleep(0.001)
-    command.reply(data[-1:])
-
-
-def test_a_redirect_in_pieces(fake, headgate, redis):
-    client = headgate.connect()
-    client.send(encode("SET", "a", 1) + encode("SET", "b", 2) + encode("SET", "c", 3))
-    in_pieces(next_of(fake, b"SET"), b"+OK\r\n")
-    moved = f"-MOVED {slot_of('b')} {redis.host}:{redis.port}\r\n".encode()
-    in_pieces(next_of(fake, b"SET"), moved)
-    in_pieces(next_of(fake, b"SET"), b"-ERR of another kind, which nobody follows\r\n")
-    assert client.read() == OK
-    assert client.read() == OK
-    assert client.read() == Error(b"ERR of another kind, which nobody follows")
-    assert redis.connect()("GET", "b") == b"2"
-
-
 def test_a_request_is_not_sent_behind_one_that_was_executed(fake, headgate, redis):
     """The second SET was executed though the first was redirected: then the first must not be executed any more."""
     client = headgate.connect()

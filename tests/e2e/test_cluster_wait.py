@@ -127,19 +127,6 @@ def test_what_a_script_without_keys_writes(cluster, headgate, writing):
         cluster.await_agreement()
 
 
-def test_a_drain_does_not_wait_for_it(cluster, headgate, hanging):
-    """As for nobody whom Redis has wait for what may never come."""
-    client = headgate.connect()
-    assert [client("SET", key_at(place), 1) for place in (0, 1)] == [OK, OK]
-    client.request("WAIT", 1, 0)
-    with headgate.admin() as admin:
-        node = cluster.owner(SLOTS[0])
-        wait_for(lambda: node.info("clients")["blocked_clients"] == "1", what="it to wait")
-        wait_for(lambda: admin("DRAIN") == 0, 20, "the client to go")
-    with pytest.raises(Closed):
-        client.read()
-
-
 def test_a_master_that_has_gone(make_headgate, pool):
     """Nobody knows whether the new one has what was written to it: it is said once that none has it."""
     with Cluster(masters=3, replicas=1) as cluster:

@@ -4,9 +4,6 @@
 from harness.resp import NULL, OK, Error, Map, Status, encode, same
 from harness.threads import at_once
 
-# ---- SELECT and SWAPDB ----
-
-
 def test_every_client_has_its_own_database(target):
     """Number 0, which asks last, has that from the start."""
     clients = [target.connect() for _ in range(16)]
@@ -57,9 +54,6 @@ def test_state_follows_into_blocking_and_transactions(target):
     assert other("EXISTS", "h") == 0
 
 
-# ---- CLIENT SETNAME, GETNAME, SETINFO ----
-
-
 def test_names_are_not_mixed(target):
     clients = [target.connect() for _ in range(20)]
     for number, client in enumerate(clients):
@@ -67,9 +61,6 @@ def test_names_are_not_mixed(target):
     for number, client in enumerate(clients):
         assert client("CLIENT", "GETNAME") == b"name-%d" % number
     assert target.connect()("CLIENT", "GETNAME") is None
-
-
-# ---- CLIENT ID, INFO, LIST, KILL, … ----
 
 
 def test_identity_is_stable(target):
@@ -114,9 +105,6 @@ def test_killing_oneself(target):
     assert client.read() == 1
     client.assert_closed()
     assert other("ECHO", "alive") == b"alive"
-
-
-# ---- RESET ----
 
 
 def test_reset_resets_everything(target):

@@ -42,12 +42,6 @@ def without_code(markdown):
     return re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
 
 
-def code_lines(markdown):
-    """The lines of all code blocks."""
-    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", markdown, flags=re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
-
-
 def section(markdown, heading):
     """The text from that heading to the next of any level."""
     match = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", markdown, flags=re.MULTILINE | re.DOTALL)
@@ -151,17 +145,6 @@ def test_the_tour_asks_what_can_be_asked(redis, make_headgate):
         # Those that end it come last.
         for words in sorted(asked, key=lambda words: (words == "SHUTDOWN", words == "DRAIN", words)):
             assert not isinstance(admin(*words.split()), Error), words
-
-
-def test_the_tour_shows_all_that_is_printed(redis, make_headgate):
-    """What STATS prints in README has the counters of today."""
-    headgate = make_headgate(redis, pool="shared")
-    shown = code_lines(page("README.md"))
-    with headgate.admin() as admin:
-        for name in ("traffic", "upstream"):
-            expected = [line.split(":")[0] for line in text(admin("STATS", name)).split("\r\n") if line]
-            start = shown.index(expected[0])
-            assert [line.split(":")[0] for line in shown[start : start + len(expected)]] == expected
 
 
 def test_every_verb_says_what_it_changes(redis, make_headgate):

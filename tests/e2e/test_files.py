@@ -175,9 +175,6 @@ def test_the_directory_may_be_another(redis, make_headgate, tmp_path):
     wait_for(is_taken, what="the secret of the new directory", seconds=90)
 
 
-# ---- certificates ----
-
-
 def test_a_signal_while_the_last_one_is_still_worked_on(redis, make_headgate):
     """Whoever sends it hears nothing: what was written before it must be in force some time after it."""
     headgate = make_headgate(redis, threads=4, reload_on_change="off")

@@ -13,17 +13,8 @@ from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
 from harness.target import MODES, info
 
 # Any rule makes what follows CLIENT SETNAME wait for its answer.
-RULES = """
-[deny:forbidden]
-commands = flushall
-[limit:slow]
-commands = strlen
-per = all
-limit = 1
-window = 1m
-action = delay
-max_delay = 10m
-"""
+RULES = "[deny:forbidden]\ncommands = flushall\n"
+RULES += "[limit:slow]\ncommands = strlen\nper = all\nlimit = 1\nwindow = 1m\naction = delay\nmax_delay = 10m\n"
 
 PING = encode("PING")
 BLPOP = encode("BLPOP", "q", 0)
@@ -309,26 +300,6 @@ def test_while_draining(behind):
     behind.assert_nothing_is_popped()
 
 
-@pytest.mark.threads
-def test_unix_sockets_and_several_workers(redis, make_headgate, pool, tmp_path):
-    path = f"unix:{tmp_path}/h.sock"
-    place = Place(pool, redis, make_headgate, threads=4)
-    place.headgate.terminate()
-    place.headgate.write_config(listen=f"{place.headgate.options['listen']}, {path}")
-    place.headgate.start()
-    for vanish in VANISH:
-        clients = [Client(f"{tmp_path}/h.sock") if number % 2 else place.connect() for number in range(32)]
-        for number, client in enumerate(clients):
-            client.send(list(PIPELINES.values())[number % 9])
-        place.await_blocked(len(clients))
-        for client in clients:
-            getattr(client, vanish)()
-        place.await_gone()
-        place.assert_nothing_is_popped()
-        for client in clients:
-            client.close()
-
-
 # ---- at random ----
 
 WORDS = [
@@ -342,9 +313,8 @@ WORDS = [
 ]
 
 
-def live(place, dice):
+def live(place, client, dice):
     """One client's life. What it has taken of the list is told by itself."""
-    client = place.connect()
     client.socket.settimeout(0.3)
     words = dice.choices(WORDS, k=dice.randint(1, 12)) + [BLPOP] * dice.choice([0, 0, 1])
     dice.shuffle(words)
@@ -366,16 +336,20 @@ def live(place, dice):
     return client
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("seed", range(3))
-def test_random_pipelines_that_end_somewhere(behind, seed):
+def test_random_pipelines_that_end_somewhere(redis, make_headgate, pool, open_directory, seed):
+    """Of clients by TCP and by a Unix socket, with one worker and with several."""
     dice = random.Random(seed)
+    path = f"{open_directory}/h.sock"
+    place = Place(pool, redis, make_headgate, listen=f"unix:{path}", threads=1 + 3 * (seed % 2))
     for _ in range(6):
-        clients = [live(behind, dice) for _ in range(25)]
-        behind.await_gone()
-        behind.observer("DEL", "q", "moved")
-        behind.assert_nothing_is_popped()
+        clients = [live(place, Client(path) if number % 2 else place.connect(), dice) for number in range(25)]
+        place.await_gone()
+        place.observer("DEL", "q", "moved")
+        place.assert_nothing_is_popped()
         for client in clients:
             client.close()
-    with behind.connect() as client:
+    with place.connect() as client:
         assert client("PING") == PONG
         assert isinstance(client("FLUSHALL"), Error)

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -19,28 +18,10 @@ from harness.rules import check_file
 from harness.servers import BINARY, REPOSITORY, Headgate, free_port
 from harness.several import Several
 
-MEASURED = """
-[latency]
-enabled = on
-slowlog_threshold = 10ms
-biglog_reply = 10kb
-[events]
-enabled = on
-"""
+MEASURED = "[latency]\nenabled = on\nslowlog_threshold = 10ms\nbiglog_reply = 10kb\n[events]\nenabled = on\n"
 
 
 RULES = "[limit:few]\nlimit = 2\nwindow = 5m\nkeys = counted\nper = name\n[lease:locks]\nkeys = lock:*\n"
-
-
-def test_not_ready_without_redis_but_live(started, redis):
-    headgate = started(redis)
-    wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached")
-    redis.kill()
-    wait_for(lambda: ask(headgate, "/ready").status == 503, what="the loss of Redis to be noticed")
-    assert "Redis" in ask(headgate, "/ready").text
-    assert ask(headgate, "/live").status == 200
-    redis.start()
-    wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached again")
 
 
 def test_a_take_over_is_not_ready_and_ready(started, redis):
@@ -66,19 +47,6 @@ def test_a_take_over_is_not_ready_and_ready(started, redis):
         assert ask(old, "/ready").status == 200
     finally:
         new.finish()
-
-
-def test_as_another_user(redis):
-    port = free_port()
-    headgate = Headgate(redis, start=False, user="nobody", threads=3, http=f"127.0.0.1:{port}")
-    headgate.http_port = port
-    os.chmod(headgate.directory, 0o755)
-    headgate.start()
-    try:
-        wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached")
-        assert stats_json(headgate)["threads"] == 3
-    finally:
-        headgate.finish()
 
 
 def test_metrics_has_every_counter(started, redis):

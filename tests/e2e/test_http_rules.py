@@ -4,20 +4,8 @@
 from harness.http import ask, samples, stats_json
 from harness.resp import OK, Error, wait_for
 
-LIMITS = """
-[limit:writes]
-commands = set
-keys = k*
-per = user
-limit = 3
-window = 1h
-[limit:watched]
-commands = get
-per = user
-limit = 1
-window = 1h
-action = observe
-"""
+LIMITS = "[limit:writes]\ncommands = set\nkeys = k*\nper = user\nlimit = 3\nwindow = 1h\n"
+LIMITS += "[limit:watched]\ncommands = get\nper = user\nlimit = 1\nwindow = 1h\naction = observe\n"
 LEASES = "[lease:jobs]\nkeys = lock:*\nrenew = 1/100\nmax_hold = 1h\n"
 
 

@@ -118,9 +118,6 @@ def test_a_reload(make):
         assert has_identity(headgate, client, "other")
 
 
-# ---- who is let in ----
-
-
 def first_words(headgate, identity=None, version=None):
     """What a client hears that asks at once; None: it is closed without a word, perhaps within the handshake."""
     try:
