@@ -209,16 +209,6 @@ def test_a_look_leaves_nothing_and_disturbs_nobody(redis, direct, make_headgate)
     assert stats(headgate, "upstream")["lanes_failed_total"] == "0"
 
 
-@pytest.mark.parametrize("options", ({"access_check": 0}, {"access_check": "100ms", "upstream_password": "secret"}))
-def test_no_looks_where_they_are_of_no_use(make_redis, make_headgate, options):
-    redis = make_redis(*(("--requirepass", "secret") if "upstream_password" in options else ()))
-    headgate = make_headgate(redis, threads=2, **options)
-    client = headgate.connect()
-    for _ in range(10):
-        assert client("BLPOP", "none", 0.1) is not None
-    assert looks(headgate) == 0
-
-
 def test_nobody_has_rights_that_he_did_not_bring(redis, make_headgate):
     """Redis starts anew, with a password: who was there before has none of what others then open with it."""
     headgate = make_headgate(redis, pool="shared")

@@ -4,8 +4,6 @@ import pytest
 
 from harness.resp import OK, QUEUED, Error, bulk, wait_for
 
-USAGE = "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
-
 
 @pytest.fixture
 def client(redis, pool, make_headgate):
@@ -58,11 +56,6 @@ def test_delifequals_in_a_transaction_and_by_rules(redis, make_shared):
     commands = [("MULTI",), ("SET", "a", 1), ("DELIFEQUALS", "a", 1), ("EXISTS", "a"), ("EXEC",)]
     assert client.pipeline(commands)[-1] == [OK, 1, 0]
     assert client("DELIFEQUALS", "secret:1", "x").startswith(b"DENIED a")
-
-
-def test_order_in_a_pipeline(client):
-    commands = [("SET", "a", 1), ("DELIFEQ", "a", 1), ("EXISTS", "a"), ("CL.THROTTLE", "t"), ("SET", "a", 2), ("GET", "a")]
-    assert client.pipeline(commands * 50) == [OK, 1, 0, error(USAGE), OK, b"2"] * 50
 
 
 def test_in_a_transaction(client):

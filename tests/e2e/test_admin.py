@@ -67,20 +67,6 @@ def test_garbage_on_the_admin_port(headgate):
             assert admin("PING") == client("PING") == PONG
 
 
-def test_one_byte_at_a_time(admin):
-    admin.send_bytewise(encode("PING") + encode("STATS", "server") + b"VERSION\r\n")
-    assert admin.read() == PONG
-    assert admin.read().startswith(b"# Server")
-    assert b"." in admin.read()
-
-
-def test_a_pipeline(admin):
-    admin.send((encode("PING") + encode("STATS") + encode("CLIENTS")) * 50)
-    replies = admin.read_many(150)
-    assert replies[::3] == [PONG] * 50
-    assert all(reply.startswith(b"# Server") for reply in replies[1::3])
-
-
 def test_an_admin_that_never_reads_blocks_no_client(headgate):
     clients = [headgate.connect() for _ in range(200)]
     for client in clients:

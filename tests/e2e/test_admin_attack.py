@@ -275,17 +275,6 @@ def test_idle_connections_make_room(headgate):
     close_all(peers)
 
 
-def test_half_requests_make_room(headgate):
-    peers = fill(headgate, SESSIONS_MAX, encode("PING") + b"*2\r\n$4\r\nPI")
-    for peer in peers:
-        assert peer.read() == PONG
-    more = fill(headgate, 10)
-    for admin in more:
-        assert admin("PING") == PONG
-    assert sum(peer.is_closed() for peer in peers) == len(more)
-    close_all(peers + more)
-
-
 def test_who_waits_for_an_answer_keeps_its_place(redis, make_headgate):
     """REPORT waits for Redis, which does not answer. Not all places are for those who wait."""
     headgate = with_rules(redis, make_headgate)

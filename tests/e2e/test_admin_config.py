@@ -192,31 +192,6 @@ def test_who_asks_may_be_gone_before_the_answer(headgate):
         assert change(admin, "max_clients", 90) == OK
 
 
-def test_loglevel(headgate, admin):
-    assert admin("LOGLEVEL") == b"info"
-    wait_for(lambda: admin("LOGLEVEL", "Warning") == OK, what="the reload before to be through")
-    assert admin("LOGLEVEL") == b"warning"
-    answer = admin("LOGLEVEL", "loud")
-    assert b"log_level = loud: is not one of the known words; expected debug, info, warning or error" in bytes(answer)
-    assert isinstance(admin("LOGLEVEL", "info", "x"), Error)
-    wait_for(lambda: admin("RELOAD") == OK, what="the reload")
-    assert admin("LOGLEVEL") == b"info"
-
-
-def test_wrong_words(admin):
-    for words in (("GET",), ("SET",), ("SET", "lanes"), ("SET", "max_clients", "1", "x"), ("NONSENSE",), ("REWRITE", "x")):
-        assert isinstance(admin("CONFIG", *words), Error), words
-    assert b"the file is the operator's" in bytes(admin("CONFIG", "REWRITE"))
-    assert b"HELP CONFIG" in bytes(admin("CONFIG", "NONSENSE"))
-    assert admin("PING") == PONG
-
-
-def test_the_file_is_watched_or_not(headgate, admin):
-    assert change(admin, "reload_on_change", "on") == OK
-    headgate.write_config(reload_on_change="on", max_clients=77, upstream_password="")
-    wait_for(lambda: get(admin, "max_clients") == {"max_clients": "77"}, what="the file to be read", seconds=60)
-
-
 def test_several_servers(make_redis, make_headgate):
     several = Several(make_headgate, {"a": make_redis(), "b": make_redis()}, own={"b": {"max_clients": 7}}, max_clients=50)
     with several.headgate.admin() as admin:

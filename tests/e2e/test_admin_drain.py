@@ -78,14 +78,6 @@ def test_shutdown_after_drain_has_its_bound(make):
     assert is_closed(busy)
 
 
-def test_now_is_at_once(make):
-    headgate = make("", drain_timeout="1h")
-    busy = begin_request(headgate)
-    assert ask(headgate, "DRAIN") == 1
-    assert ask(headgate, "SHUTDOWN", "NOW") == OK
-    assert headgate.wait() == 0
-
-
 def test_what_is_under_way_is_answered(make):
     headgate = make("", threads=2)
     clients = [headgate.connect() for _ in range(10)]
@@ -112,18 +104,6 @@ def test_leases_wait_for_their_owners(make, redis):
     assert is_closed(owner)
     with redis.connect() as direct:
         assert direct("GET", "lock:a") == b"t"
-
-
-def test_a_drain_with_a_pause(make):
-    headgate = make("")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    assert ask(headgate, "PAUSE") == OK
-    client.send(encode("SET", "k", "v"))
-    wait_for(lambda: stats(headgate)["pause_held"] == "1", what="the hold")
-    ask(headgate, "DRAIN")
-    assert client.read() == OK
-    wait_for(lambda: ask(headgate, "DRAIN") == 0, what="the client to go")
 
 
 def test_a_reload_while_it_drains(make):

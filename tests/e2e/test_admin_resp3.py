@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness.admin import await_empty, stats, text
+from harness.admin import stats, text
 from harness.http import ask, stats_json
 from harness.resp import OK, PONG, Error, Map, Verbatim, encode, wait_for
 from harness.several import Several
@@ -146,22 +146,6 @@ def test_lines_are_maps(headgate, admin):
     assert (option["option"], option["value"], option["set"]) == ("lanes", "8", False)
     assert plain(admin("CONFIG", "GET", "lanes", "threads")) == {"lanes": "8", "threads": "1"}
     assert admin("CONFIG").startswith(b"txt:[headgate]\n")
-
-
-def test_in_resp2_nothing_is_another(headgate):
-    """Whatever another connection speaks, and after it has spoken RESP3 itself."""
-    await_empty(headgate)
-    wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="Redis to be known to be there")
-    with headgate.admin() as first, headgate.admin() as second:
-        hello(second, "3")
-        for words in (("CLIENTS",), ("CONFIG", "GET", "lanes"), ("CONFIG", "SHOW", "lanes"), ("SERVERS",), ("NODES",)):
-            first.send(encode(*words))
-            before = first.read()
-            assert isinstance(before, (bytes, list)), words
-            hello(second, "3")
-            second(*words)
-            hello(second, "2")
-            assert second(*words) == before, words
 
 
 def test_several_servers(make_redis, make_headgate):

@@ -152,17 +152,3 @@ def test_a_user_without_rights_to_client_commands(target):
         assert client("GET", "k") is None
     finally:
         target.direct()("ACL", "DELUSER", "poor")
-
-
-def test_a_user_whose_rights_shrink_while_connected(target):
-    admin = target.direct()
-    admin("ACL", "SETUSER", "shrinking", "on", ">x", "~*", "&*", "+@all")
-    try:
-        client = target.connect()
-        client("AUTH", "shrinking", "x")
-        assert client("SET", "k", 1) == OK
-        admin("ACL", "SETUSER", "shrinking", "-set")
-        assert client("SET", "k", 2).startswith(b"NOPERM")
-        assert client("GET", "k") == b"1"
-    finally:
-        admin("ACL", "DELUSER", "shrinking")

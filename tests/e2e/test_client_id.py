@@ -161,15 +161,6 @@ def test_what_else_keeps_the_lane_keeps_the_id(redis, make_headgate, begins):
         until_shared(headgate)
 
 
-def test_for_life_where_the_option_says_so(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared", client_id_timeout=0)
-    client = headgate.connect()
-    identity = id_of(client)
-    time.sleep(LONGER)
-    assert lane_of(headgate, client) == "connection-state"
-    assert id_of(client) == identity
-
-
 def test_who_may_not_ask_keeps_nothing(redis, make_headgate):
     with redis.connect() as direct:
         direct("ACL", "SETUSER", "worker", "on", ">pw", "~*", "+@all", "-client|id", "-client|info")

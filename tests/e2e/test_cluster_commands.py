@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness.cluster import SLOTS, Cluster, key_in, slot_of, tag_of
-from harness.resp import OK, PONG, QUEUED, Closed, Error, Map, Verbatim, wait_for
+from harness.resp import OK, PONG, QUEUED, Closed, Error, wait_for
 
 CROSSSLOT = Error(b"CROSSSLOT Keys in request don't hash to the same slot")
 
@@ -238,16 +238,6 @@ def test_parts_follow_slots_that_move(empty, make_headgate):
     finally:
         empty.reshard(slots, source)
         empty.await_agreement()
-
-
-def test_in_resp3(empty, make_headgate):
-    client = connect(empty, make_headgate, cross_slot="split")
-    client("HELLO", "3")
-    fill(client, 30)
-    assert len(client("KEYS", "*")) == 30
-    assert client("MGET", "key:1", "none", "key:2")[::2] == [b"key:1", b"key:2"]
-    assert isinstance(client("CLUSTER", "SHARDS")[0], Map)
-    assert isinstance(client("CLUSTER", "INFO"), Verbatim)
 
 
 def test_headgate_is_the_one_node(empty, make_headgate):

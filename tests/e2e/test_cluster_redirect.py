@@ -187,20 +187,6 @@ def test_what_several_nodes_say_does_not_come_within_a_message(fake, make_headga
     assert client.read_exactly(5 + 2 * len(message)) == b"ues\r\n" + 2 * message
 
 
-def test_a_confirmation_without_a_count(fake, make_headgate):
-    """Redis says no such thing: it goes out as any push."""
-    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms")
-    beginning = b">3\r\n$10\r\nssubscribe\r\n$4\r\nnews\r\n"
-    for end in (b"$1\r\n5\r\n", b"_\r\n", b"*1\r\n$1\r\n5\r\n"):
-        client = headgate.connect()
-        client.request("HELLO", 3)
-        client.read()
-        client.request("SSUBSCRIBE", "news")
-        next_of(fake, b"SSUBSCRIBE").reply(beginning + end + beginning + b":7\r\n")
-        expected = beginning + end + beginning + b":1\r\n"
-        assert client.read_exactly(len(expected)) == expected
-
-
 def test_lanes_of_parts_that_were_not_sent_are_closed(fake, make_headgate):
     other = FakeRedis()
     slots = slots_of(fake, other)

@@ -142,17 +142,6 @@ def test_another_user_keeps_the_subscriptions(cluster, headgate):
     assert_keys_work(cluster, client)
 
 
-def test_a_half_closed_client_gets_its_confirmations(cluster, headgate):
-    client = connect(headgate)
-    for channel in one_at_each(cluster):
-        client.request("SSUBSCRIBE", channel)
-    client.request("GET", "nothing")
-    client.shutdown_write()
-    assert [client.read()[2] for _ in range(3)] == [1, 2, 3]
-    client.read()
-    client.assert_closed()
-
-
 def skip(publisher, client, channel):
     """What was sent to the shard channel before has come by then, or never will."""
     wait_for(lambda: publisher("SPUBLISH", channel, "the last one") == 1, 60, "a subscriber")
@@ -198,20 +187,6 @@ def test_a_slot_that_nobody_has(make_headgate):
         cluster.current_masters()[1].kill()
         client.assert_closed()
         assert headgate.connect()("PING") == b"PONG"
-
-
-def test_who_had_more_names_than_are_kept(cluster, make_headgate):
-    """When they have ended, all names are known again."""
-    headgate = make_headgate(cluster.url())
-    client, publisher = connect(headgate), headgate.connect()
-    names = [f"{'x' * 1000}{number}" for number in range(100)]
-    for _ in range(2):
-        assert confirm(client, "SUBSCRIBE", *names)[-1][2] == 100
-        client.request("UNSUBSCRIBE")
-        assert [client.read()[2] for _ in names] == list(reversed(range(100)))
-    confirm(client, "SUBSCRIBE", "news")
-    node_of(cluster, "news").ask("CLIENT", "KILL", "TYPE", "pubsub")
-    assert_hears(publisher, client, "news", 3)
 
 
 def test_who_does_not_read_is_bounded(cluster, make_headgate):

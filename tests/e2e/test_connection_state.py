@@ -63,19 +63,6 @@ def test_names_are_not_mixed(target):
     assert target.connect()("CLIENT", "GETNAME") is None
 
 
-def test_identity_is_stable(target):
-    client, other = target.connect(), target.connect()
-    identity = client("CLIENT", "ID")
-    assert isinstance(identity, int)
-    assert other("CLIENT", "ID") != identity
-    for _ in range(10):
-        client("SET", "k", 1)
-        client("MULTI")
-        client("EXEC")
-        client("BLPOP", "none", "0.001")
-        assert client("CLIENT", "ID") == identity
-
-
 def test_info_and_list_show_the_client(target):
     client = target.connect()
     client("SELECT", 4)

@@ -2,25 +2,12 @@
 
 import pathlib
 import re
-import signal
 
 import pytest
 
 from harness.admin import await_empty, send_and_await, stats
 from harness.resp import OK, PONG, Client, Error, encode, wait_for
 from harness.rules import check_file
-
-
-@pytest.fixture
-def make(redis, pool, make_headgate):
-    def make(rules, **options):
-        headgate = make_headgate(redis, pool=pool, **options)
-        headgate.write_rules(rules)
-        headgate.signal(signal.SIGHUP)
-        wait_for(lambda: "the configuration was reloaded" in headgate.log(), what="the rules")
-        return headgate
-
-    return make
 
 
 def denied(rule, text):
@@ -168,14 +155,6 @@ def test_what_redis_refuses_by_its_beginning_is_not_waited_for(make, redis):
         client.send(beginning)
         assert client.read().startswith(b"ERR Protocol error: unauthenticated ")
         client.assert_closed()
-
-
-def test_modules_and_unknown_commands(make):
-    """A star means them, too."""
-    headgate = make("[deny:e]\ncommands = * !get !ping !client\n")
-    with headgate.connect() as client:
-        assert client("JSON.SET", "a", "$", "1") == denied("e", "this command is not allowed")
-        assert client("GET", "a") is None
 
 
 def test_the_table_of_subcommands_is_redis_own(redis):

@@ -2,14 +2,13 @@
 
 import os
 import re
-import subprocess
 
 import pytest
 
 from harness.admin import text
 from harness.resp import Error
 from harness.rules import launch
-from harness.servers import BINARY, REPOSITORY, run_headgate
+from harness.servers import REPOSITORY, run_headgate
 
 FIRST_PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*FIRST_PAGES, *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -122,17 +121,6 @@ def test_functions_and_types_that_are_named_exist(code):
             assert name in words, (path, name)
         for name in re.findall(r"`((?:struct|enum) \w+)`", markdown):
             assert re.search(rf"\b{name} {{", code), (path, name)
-
-
-def test_the_unit_points_at_what_is_installed(tmp_path):
-    unit = page("conf/headgate.service")
-    subprocess.run(
-        ["cmake", "--install", os.path.dirname(BINARY), "--prefix", str(tmp_path)], check=True, stdout=subprocess.DEVNULL
-    )
-    named = re.findall(r" file:/usr/local/(\S+)$", unit, flags=re.MULTILINE)
-    assert named and re.search(r"^ExecStart=/usr/local/bin/headgate ", unit, flags=re.MULTILINE)
-    for name in [*named, "bin/headgate"]:
-        assert (tmp_path / name).is_file(), name
 
 
 def test_the_tour_asks_what_can_be_asked(redis, make_headgate):

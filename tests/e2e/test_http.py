@@ -105,37 +105,6 @@ def test_operations_with_series_of_their_own_are_bounded(started, redis):
     assert len(stats_json(headgate)["operations"]) <= 2000
 
 
-def test_stats_json(started, redis):
-    headgate = started(redis, MEASURED + RULES)
-    with headgate.connect() as client:
-        client("CLIENT", "SETNAME", "greedy")
-        for _ in range(5):
-            client("INCR", "counted")
-        client("SET", "lock:a", "token", "NX", "PX", "30000")
-        client("SET", "big", "x" * 20000)
-        client("GET", "big")
-        client("EVAL", SPIN, 0, 20_000)
-        wait_for(lambda: stats_json(headgate)["leases"], what="the lease")
-        wait_for(lambda: stats_json(headgate)["slow"], what="the slow one")
-        wait_for(lambda: any(event["count"] == 3 for event in stats_json(headgate)["events"]), what="all refusals to be told")
-        shown = stats_json(headgate)
-        assert shown["ready"] is True and shown["redis_version"].startswith("7.")
-        assert shown["clients"]["count"] == 1 and shown["clients"]["rows"][0]["name"] == "greedy"
-        assert any(lane["use"] == "shared" for lane in shown["lanes"]["rows"])
-        rule, offender = shown["limits"][:2]
-        assert (rule["rule"], rule["admitted"], rule["refused"]) == ("few", 2, 3)
-        assert offender["offender"] == "name:greedy" and 0 < offender["next_admission_ms"] <= 300000
-        assert shown["leases"][0]["key"] == "lock:a" and shown["leases"][0]["left"] > 0
-        assert any('"GET" "big"' == entry["command"] for entry in shown["big"])
-        assert any(entry["command"].startswith('"EVAL" "(') for entry in shown["slow"])
-        assert "redis.call" not in str(shown), "values are shown to nobody unasked"
-        assert any(event["kind"] == "refusals" and event["count"] == 3 for event in shown["events"])
-        assert shown["counters"]["limit_refused_total"] == 3
-        counts = {operation["name"]: operation for operation in shown["operations"]}
-        assert counts["incr"]["count"] == 5 and counts["incr"]["errors"] == 3
-        assert sum(counts["incr"]["buckets"][1::2]) == 5
-
-
 def test_stats_json_is_bounded(started, redis):
     headgate = started(redis, threads=2)
     clients = [headgate.connect() for _ in range(150)]
@@ -162,14 +131,6 @@ def test_what_clients_choose_is_escaped(started, redis):
         shown = answer.json()
         assert any(row["name"] == "<b>&name" for row in shown["clients"]["rows"])
         assert any("onerror" in entry["command"] for entry in shown["big"])
-
-
-def test_counters_are_explained(started, redis):
-    headgate = started(redis)
-    explained = ask(headgate, "/counters.json").json()
-    told = {"section": "Clients", "kind": "gauge", "help": "client connections open now"}
-    assert explained["clients_connected"] == told
-    assert set(stats_json(headgate)["counters"]) == set(explained)
 
 
 def test_page_is_one_document_without_outside_resources(started, redis):
@@ -375,21 +336,31 @@ def test_stats_json_of_several_servers(make_several):
         assert idle("PING") == PONG
         for _ in range(5):
             cache("INCR", "counted")
+        cache("EVAL", SPIN, 0, 20_000)
 
         def whole():
             told = stats_json(several.headgate)
-            return told if len(told["leases"]) == len(told["big"]) == 2 else None
+            refusals = any(event["count"] == 3 for event in told["events"] if event["kind"] == "refusals")
+            return told if len(told["leases"]) == len(told["big"]) == 2 and told["slow"] and refusals else None
 
         told = wait_for(whole, what="all to be told of")
-        servers = [(line["server"], line["up"], line["clients"], line["threads"]) for line in told["servers"]]
-        assert servers == [("cache", True, 1, 3), ("queue", True, 2, 3)]
-        assert told["threads"] == 6 and told["ready"] is True and told["clients"]["count"] == 3
-        assert {(row["server"], row["name"]) for row in told["clients"]["rows"]} == {("cache", "c"), ("queue", "q"), ("queue", "")}
-        assert {(line["server"], line["key"]) for line in told["leases"]} == {("cache", "lock:c"), ("queue", "lock:q")}
-        assert {(line["server"], line["command"].split('"')[3]) for line in told["big"]} == {("cache", "bigc"), ("queue", "bigq")}
-        assert {line["server"]: line["refused"] for line in told["limits"] if line.get("rule") == "few"} == {"cache": 3, "queue": 0}
-        assert ("queue", "incr") not in {(o["server"], o["name"]) for o in told["operations"]}
-        assert told["counters"]["clients_connected"] == 3 and told["counters"]["limit_refused_total"] == 3
+    servers = [(line["server"], line["up"], line["clients"], line["threads"]) for line in told["servers"]]
+    assert servers == [("cache", True, 1, 3), ("queue", True, 2, 3)]
+    assert told["threads"] == 6 and told["ready"] is True and told["clients"]["count"] == 3
+    assert {(row["server"], row["name"]) for row in told["clients"]["rows"]} == {("cache", "c"), ("queue", "q"), ("queue", "")}
+    assert {(line["server"], line["key"]) for line in told["leases"]} == {("cache", "lock:c"), ("queue", "lock:q")}
+    assert all(lease["left"] > 0 for lease in told["leases"])
+    assert {(line["server"], line["command"].split('"')[3]) for line in told["big"]} == {("cache", "bigc"), ("queue", "bigq")}
+    assert any(entry["command"].startswith('"EVAL" "(') and entry["server"] == "cache" for entry in told["slow"])
+    assert "redis.call" not in str(told), "values are shown to nobody unasked"
+    rules = [(line["server"], line["admitted"], line["refused"]) for line in told["limits"] if line.get("rule") == "few"]
+    assert rules == [("cache", 2, 3), ("queue", 0, 0)]
+    offender = next(line for line in told["limits"] if "offender" in line)
+    assert offender["offender"] == "name:c" and 0 < offender["next_admission_ms"] <= 300000
+    operations = {(operation["server"], operation["name"]): operation for operation in told["operations"]}
+    incr = operations["cache", "incr"]
+    assert (incr["count"], incr["errors"], sum(incr["buckets"][1::2])) == (5, 3, 5) and ("queue", "incr") not in operations
+    assert told["counters"]["clients_connected"] == 3 and told["counters"]["limit_refused_total"] == 3
 
 
 def test_alerts_join_what_servers_have_with_what_the_process_has(make_several):

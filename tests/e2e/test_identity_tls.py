@@ -101,23 +101,6 @@ def test_its_own_user_from_the_first_request_on(make, redis, pool):
             assert client("ACL", "WHOAMI") == b"guest"
 
 
-def test_rules_know_it(make):
-    rules = identity("app", "certificate = cn:app") + "[deny:d]\ncommands = get\nexcept = identity:app\n"
-    headgate = make(rules)
-    with connect(headgate, certificates().client) as client:
-        assert client("GET", "k") is None
-    with connect(headgate) as client:
-        assert client("GET", "k").startswith(b"DENIED d")
-
-
-def test_a_reload(make):
-    headgate = make(identity("app", "certificate = cn:app"))
-    with connect(headgate, certificates().client) as client:
-        assert has_identity(headgate, client, "app")
-        reload(headgate, identity("other", "certificate = san:uri:spiffe://here/*"), client)
-        assert has_identity(headgate, client, "other")
-
-
 def first_words(headgate, identity=None, version=None):
     """What a client hears that asks at once; None: it is closed without a word, perhaps within the handshake."""
     try:
