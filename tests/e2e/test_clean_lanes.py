@@ -16,17 +16,6 @@ RENAMED = [
     for name in ("client", "subscribe", "auth", "select", "hello", "multi", "monitor", "reset", "script")
     for option in ("--rename-command", name, f"k{name}")
 ]
-# Those that look like another command's success. Other states and commands behind each other: tests/words.
-FOLLOW_UPS = (
-    encode("EVAL", "return {ok='OK'}", 0), encode("EVAL", "return {ok='RESET'}", 0), encode("RESET") + encode("PING"),
-    encode("kmulti") + encode("GET", "x") + encode("EXEC"),
-)
-OPENINGS = (
-    encode("kclient", "REPLY", "SKIP"), encode("kclient", "REPLY", "OFF"), encode("ksubscribe", "evil"),
-    encode("kauth", "low", "pw"), encode("kselect", "5"), encode("kmulti"), encode("khello", "3"),
-    encode("kscript", "DEBUG", "YES"), encode("kmonitor"), encode("CLIENT", "REPLY", b"SKIP\0"),
-    encode("CLIENT", "REPLY", b"OFF\0x"), encode("HELLO", "3", b"AUTH\0", "low", "pw"), encode("CLIENT", "TRACKING", b"on\0"),
-)
 
 RULES = "[deny:flush]\ncommands = flushall\nexcept = user:admin\n"
 
@@ -38,55 +27,6 @@ def renamed(make_redis):
         assert direct("ACL", "SETUSER", "low", "on", ">pw", "allkeys", "allchannels", "+@all") == OK
         assert direct("ACL", "SETUSER", "admin", "on", ">secret", "allkeys", "allchannels", "+@all") == OK
     return redis
-
-
-def verify_victims(headgate, redis):
-    """New clients get what they ask for, as themselves, and nothing else."""
-    with redis.connect() as direct:
-        direct("PUBLISH", "evil", "message")
-    for number in range(3):
-        with headgate.connect() as victim:
-            nonce = f"nonce-{number}"
-            commands = [("kmulti",), ("ECHO", nonce), ("ACL", "WHOAMI"), ("EXEC",), ("ECHO", nonce), ("kclient", "INFO")]
-            if number == 1:
-                commands[0:4] = [("BLPOP", "nothing", "0.01")]
-            victim.send(b"".join(encode(*command) for command in commands))
-            replies = victim.read_many(len(commands))
-            if number == 1:
-                assert replies[:2] == [None, nonce.encode()] or replies[1] == nonce.encode()
-            else:
-                assert replies[:5] == [OK, b"QUEUED", b"QUEUED", [nonce.encode(), b"default"], nonce.encode()]
-            words = dict(word.split("=", 1) for word in replies[-1].decode().split())
-            assert (words["user"], words["db"], words["sub"], words["psub"], words["multi"]) == ("default", "0", "0", "0", "-1")
-            assert words["resp"] == "2"
-            victim.assert_silent(0.02)
-
-
-@pytest.mark.parametrize("pipelined", (True, False))
-def test_nothing_is_left_for_the_next(renamed, make_headgate, pipelined):
-    # Whoever has logged in by another name than AUTH is not logged in again, and waits for that.
-    headgate = make_headgate(renamed, pool="shared", exclusive_idle=64, upstream_wait="1s")
-    for opening in OPENINGS:
-        print(opening)
-        for follow_up in FOLLOW_UPS:
-            with headgate.connect() as attacker:
-                attacker.send(opening + follow_up if pipelined else opening)
-                if not pipelined:
-                    attacker.read_until_quiet(0.05)
-                    attacker.send(follow_up)
-                attacker.read_until_quiet(0.05)
-        verify_victims(headgate, renamed)
-    with renamed.connect() as direct:
-        def foreign():
-            entries = [entry for entry in client_list_renamed(direct) if entry["user"] != "default" or entry["db"] != "0"]
-            return not [entry for entry in entries if entry["name"] != "headgate"]
-
-        wait_for(foreign, what="no connection of another user or database")
-
-
-def client_list_renamed(client):
-    lines = client("kclient", "LIST").decode().splitlines()
-    return [dict(word.split("=", 1) for word in line.split(" ")) for line in lines]
 
 
 def test_a_user_who_may_not_ask_about_commands(redis, make_headgate):

@@ -69,23 +69,6 @@ def await_slow(headgate):
     wait_for(lambda: idle_s(headgate) * 1000 > THRESHOLD, 30, "a request that is under way for so long")
 
 
-def test_each_request_has_its_own_time(make_headgate, cluster):
-    """A pipeline over three nodes, of which one hangs: the others are answered, and told of, at once."""
-    headgate = launch(make_headgate, cluster.url(), "shared", RULES, threads=2)
-    (hung, key), *others = nodes_and_keys(cluster)
-    client = headgate.connect()
-    for name in (key, *[name for _, name in others]):
-        assert client("SET", name, "x") == OK
-    pipeline = [("GET", key), *[("EXISTS", name) for _, name in others], ("STRLEN", others[0][1])]
-    with Hanging(hung):
-        client.send(b"".join(encode(*request) for request in pipeline))
-        await_measured(headgate, {"set": 3, "exists": 2, "strlen": 1})
-        await_slow(headgate)
-    assert client.read_many(len(pipeline)) == [b"x", 1, 1, 1]
-    await_measured(headgate, {"set": 3, "exists": 2, "strlen": 1, "get": 1})
-    assert slow(headgate)[0] == ["GET"]
-
-
 @pytest.mark.parametrize("pool", ["shared", "session"])
 def test_requests_for_several_nodes_are_measured_as_a_whole(make_headgate, cluster, pool):
     """Once each, with their own bytes, from their beginning until all nodes have answered."""

@@ -4,19 +4,12 @@ import pytest
 
 from harness.admin import text
 from harness.cluster import Cluster, slot_of
-from harness.resp import OK, Error, wait_for
+from harness.resp import OK, wait_for
 
 
 @pytest.fixture
 def cluster():
     with Cluster(replicas=1) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def calm():
-    """A cluster that no test changes."""
-    with Cluster(replicas=0) as made:
         yield made
 
 
@@ -113,35 +106,3 @@ def test_a_new_node_takes_the_lowest_slots(cluster, make_headgate):
     await_map(one, client, cluster)
     await_map(other, another, cluster)
     assert scan.finish() == keys
-
-
-def test_the_master_that_is_scanned_fails_over(cluster, make_headgate):
-    """Its cursor means nothing at its successor."""
-    headgate, client = connect(cluster, make_headgate)
-    keys = fill(client)
-    second = in_order(cluster)[1]
-    scan = Scan(client)
-    scan.step_until(keys_at(keys, cluster, second))
-    for _ in range(4):
-        scan.step()
-    assert keys_at(keys, cluster, second) - scan.found, "it is not over yet"
-    replica = cluster.replica_of(second)
-    wait_for(lambda: replica.ask("DBSIZE") == second.ask("DBSIZE"), 30, "the replica to have all")
-    cluster.fail_over(replica)
-    cluster.await_agreement()
-    await_map(headgate, client, cluster)
-    assert scan.finish() == keys
-
-
-def test_options_are_those_of_redis_in_the_middle_of_a_scan(calm, make_headgate):
-    _, client = connect(calm, make_headgate)
-    client("FLUSHALL")
-    keys = fill(client)
-    for key in list(keys)[:50]:
-        client("DEL", key)
-        client("LPUSH", key, "element")
-    scan = Scan(client)
-    scan.step()
-    assert client("SCAN", scan.cursor, "COUNT", "0") == Error(b"ERR syntax error")
-    assert client("SCAN", scan.cursor, "COUNT", "x") == Error(b"ERR value is not an integer or out of range")
-    assert Scan(client, options=("MATCH", "key:1*", "TYPE", "list")).finish() == {key for key in list(keys)[:50] if key.startswith(b"key:1")}

@@ -62,21 +62,6 @@ def test_a_redis_that_is_no_cluster(redis, make_headgate):
     headgate.await_log('the node answers "ERR This instance has cluster support disabled"')
 
 
-def test_a_failover_is_told_of(cluster, make_headgate):
-    headgate = make_headgate(cluster.url("cluster"))
-    headgate.await_log("3 of them masters with slots")
-    master = cluster.masters[2]
-    replica = cluster.replica_of(master)
-    key = key_in(cluster.slots_of(master))
-    with headgate.connect() as client:
-        for successor, predecessor in ((replica, master), (master, replica)):
-            cluster.fail_over(successor)
-            wait_for(lambda: client("SET", key, successor.url) == OK, 60, "a write")
-            headgate.await_log(f"went from {predecessor.url} to {successor.url}")
-            cluster.await_agreement()
-            assert successor.ask("GET", key) == successor.url.encode()
-
-
 NAMED = ("--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname")
 
 

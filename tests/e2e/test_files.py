@@ -156,25 +156,6 @@ def test_a_storm_of_changes_is_weathered(redis, make_headgate):
     assert reloads(headgate) + failures(headgate) <= 6, "however often they are written"
 
 
-def test_the_directory_may_be_another(redis, make_headgate, tmp_path):
-    inner = tmp_path / "a"
-    inner.mkdir()
-    (inner / "secret").write_text("one")
-    headgate = make_headgate(redis, admin_password_file=inner / "secret")
-    other = tmp_path / "b"
-    other.mkdir()
-    (other / "secret").write_text("two")
-    os.rename(inner, tmp_path / "old")
-    os.rename(other, inner)
-
-    def is_taken():
-        with headgate.admin() as admin:
-            return admin("AUTH", "two") == OK
-
-    # Directories are not watched for being exchanged whole, if they are no links: but their own removal is told of.
-    wait_for(is_taken, what="the secret of the new directory", seconds=90)
-
-
 def test_a_signal_while_the_last_one_is_still_worked_on(redis, make_headgate):
     """Whoever sends it hears nothing: what was written before it must be in force some time after it."""
     headgate = make_headgate(redis, threads=4, reload_on_change="off")

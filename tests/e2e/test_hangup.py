@@ -10,6 +10,7 @@ import pytest
 
 from harness.admin import await_outage, stats
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.rules import launch
 from harness.target import MODES, info
 
 # Any rule makes what follows CLIENT SETNAME wait for its answer.
@@ -29,9 +30,7 @@ class Place:
         self.redis = redis
         self.headgate = None
         if mode != "direct":
-            self.headgate = make_headgate(redis, pool=mode, start=False, **options)
-            self.headgate.write_rules(RULES)
-            self.headgate.start()
+            self.headgate = launch(make_headgate, redis, mode, RULES, **options)
         self.observer = redis.connect()
 
     def connect(self):
