@@ -76,15 +76,15 @@ def test_a_password_set_by_a_client_holds_for_all_workers_at_once(redis, headgat
 OPENINGS = (("PING",), ("HELLO", 3), ("SELECT", 1))
 
 
-@pytest.mark.parametrize("pool, setter", (("direct", "a client"), ("shared", "a client"), ("shared", "an operator"), ("session", "an operator")))
-def test_who_is_there_goes_on(redis, direct, make_headgate, pool, setter):
+@pytest.mark.parametrize("pool, by_client", (("direct", True), ("shared", True), ("shared", False), ("session", False)))
+def test_who_is_there_goes_on(redis, direct, make_headgate, pool, by_client):
     options = {"pool": pool, "access_check": 0, "lane_idle_timeout": "100ms"}
     server = redis if pool == "direct" else make_headgate(redis, **options)
     there = [server.connect() for _ in range(6)]
     for client, opening in zip(there[3:], OPENINGS):
         client(*opening)
     assert [client("SET", "k", 1) for client in there] == [OK] * 6
-    assert (there[0] if setter == "a client" else direct)("CONFIG", "SET", "requirepass", "secret") == OK
+    assert (there[0] if by_client else direct)("CONFIG", "SET", "requirepass", "secret") == OK
     time.sleep(0.5)  # What may be closed as idle is; none of it may be what they go on with.
     for client in there[3:]:
         assert client("GET", "k") == b"1" and client.pipeline([("MULTI",), ("EXEC",)]) == [OK, []]

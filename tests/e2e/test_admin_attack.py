@@ -25,8 +25,8 @@ HELD_MAX = 48
 # Everything that could follow a password-less command; more than any table needs.
 RULES = "[limit:few]\nper = ip\nlimit = 1000000\nwindow = 60s\n[lease:lock]\nkeys = lock:*\n[latency]\nenabled = on\n"
 
-ORDERS = "RELOAD,LIMIT RESET few,limit reset few,LEASE DROP lock:1,SLOWLOG RESET,slowlog reset,BIGLOG RESET,HOTKEYS RESET,KILL ALL"
-CHANGES = [tuple(order.split()) for order in f"{ORDERS},DRAIN,SHUTDOWN,SHUTDOWN NOW".split(",")]
+ORDERS = "RELOAD,LIMIT RESET few,limit reset few,LEASE DROP lock:1,SLOWLOG RESET,slowlog reset,BIGLOG RESET,HOTKEYS RESET"
+CHANGES = [tuple(order.split()) for order in f"{ORDERS},KILL ALL,DRAIN,SHUTDOWN,SHUTDOWN NOW".split(",")]
 READS = [("PING",), ("STATS",), ("CLIENTS",), ("LIMITS",), ("LEASES",), ("SLOWLOG",), ("HOTKEYS",), ("CONFIG",)]
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from harness import leases
 from harness.admin import stats
 from harness.http import ask as get
 from harness.resp import OK, PONG, Closed, encode, wait_for
@@ -91,19 +90,6 @@ def test_what_is_under_way_is_answered(make):
         assert client.read_many(999) == [b"mine%d" % number] * 999
         with pytest.raises(Closed):
             client.read()
-
-
-def test_leases_wait_for_their_owners(make, redis):
-    """As at the end of the process: the lock is there for its owner, who comes back to another Headgate."""
-    headgate = make(leases.rule())
-    owner = headgate.connect()
-    leases.take(owner, "lock:a")
-    leases.await_lease(headgate, "lock:a")
-    await_age(headgate)
-    wait_for(lambda: ask(headgate, "DRAIN") == 0, what="the drain")
-    assert is_closed(owner)
-    with redis.connect() as direct:
-        assert direct("GET", "lock:a") == b"t"
 
 
 def test_a_reload_while_it_drains(make):

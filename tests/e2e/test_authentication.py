@@ -1,38 +1,22 @@
-"""A Redis that asks for a password, and users with different rights. Rights never pass from one client to another."""
+"""A Redis that asks for a password. Rights never pass from one client to another: tests/crosstalk has several users."""
 
 import pytest
 
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Error, Map, Status, encode
+from harness.resp import OK, PONG, Error, Map, Status, encode
 from harness.target import Target
-from harness.threads import at_once
 
 PASSWORD = "open sesame"
 NOAUTH = Error(b"NOAUTH Authentication required.")
 WRONGPASS = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
-USERS = {
-    "alice": ("alice's", "~a:*", "+@all"),
-    "bob": ("bob's", "~b:*", "+@all"),
-    "reader": ("read", "~*", "+@read", "+@connection", "+acl|whoami"),
-}
 
 
 @pytest.fixture(scope="module")
 def shared_target(request):
-    """In place of the common one: the default user needs a password, and there are others."""
+    """In place of the common one: the default user needs a password."""
     target = Target(request.param, "--requirepass", PASSWORD)
     target.password = PASSWORD
-    with target.redis.connect() as admin:
-        admin("AUTH", PASSWORD)
-        for name, (password, *rules) in USERS.items():
-            assert admin("ACL", "SETUSER", name, "on", f">{password}", "&*", *rules) == OK
     yield target
     target.finish()
-
-
-def log_in(target, name):
-    client = target.connect()
-    assert client("AUTH", name, USERS[name][0]) == OK
-    return client
 
 
 def test_nothing_goes_without_a_password(client):
@@ -97,44 +81,6 @@ def test_reset_forgets_the_user(client):
     assert client("GET", "k") == NOAUTH
     client("AUTH", PASSWORD)
     assert client("GET", "k") is None
-
-
-def test_users_never_mix(target):
-    """Many clients of two users, at once, with pipelines, transactions and blocking commands among them."""
-    failures = []
-
-    def work(number):
-        name = ("alice", "bob")[number % 2]
-        mine, theirs = ("a:", "b:") if name == "alice" else ("b:", "a:")
-        with log_in(target, name) as client:
-            for turn in range(30):
-                client.send(
-                    encode("ACL", "WHOAMI") + encode("SET", f"{mine}{number}", turn) + encode("GET", f"{theirs}1")
-                    + encode("MULTI") + encode("GET", f"{mine}{number}") + encode("EXEC")
-                    + encode("BLPOP", f"{mine}none", "0.001") + encode("ACL", "WHOAMI")
-                )
-                replies = client.read_many(8)
-                expected = [name.encode(), OK, replies[2], OK, QUEUED, [b"%d" % turn], NIL_ARRAY, name.encode()]
-                if replies != expected or not replies[2].startswith(b"NOPERM"):
-                    failures.append((number, turn, replies))
-
-    at_once(work, 12)
-    assert failures == []
-
-
-def test_changing_users(target):
-    """What else the client has said of its connection stays."""
-    client = log_in(target, "alice")
-    client("SELECT", 3)
-    client("CLIENT", "SETNAME", "x")
-    client("SET", "a:1", "in 3")
-    for name in ("bob", "alice", "reader", "alice"):
-        assert client("AUTH", name, USERS[name][0]) == OK
-        assert client("AUTH", "bob", "wrong") == WRONGPASS
-        assert client("ACL", "WHOAMI") == name.encode()
-        assert b" user=%s " % name.encode() in client("CLIENT", "INFO")
-    assert client("GET", "a:1") == b"in 3"
-    assert client("CLIENT", "GETNAME") == b"x"
 
 
 def test_a_user_without_rights_to_client_commands(target):

@@ -80,17 +80,6 @@ def test_every_blocking_command_blocks_nobody_else(target):
         other("DEL", "k", "to")
 
 
-def test_many_clients_block_at_once(target):
-    waiting = [target.connect() for _ in range(50)]
-    for index, client in enumerate(waiting):
-        client.request("BLPOP", f"k{index}", 0)
-    target.await_blocked(50)
-    other = target.connect()
-    for index in reversed(range(50)):
-        other("RPUSH", f"k{index}", index)
-        assert waiting[index].read() == [b"k%d" % index, b"%d" % index]
-
-
 def test_commands_pipelined_behind_wait_for_it(target):
     client, other = target.connect(), target.connect()
     client.send(encode("SET", "n", 1) + encode("BLPOP", "k", 0) + encode("INCR", "n") + encode("GET", "n"))

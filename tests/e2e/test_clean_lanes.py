@@ -1,5 +1,6 @@
 """What a client leaves behind reaches nobody: a lane is given to another client only if every command on it is known to
-leave nothing, and was answered as its success is. Attacks by renamed commands, hidden subscriptions and forged replies.
+leave nothing, and was answered as its success is. Attacks by renamed commands, hidden subscriptions and forged replies;
+tests/words and tests/crosstalk have those on who gets the lane next.
 """
 
 import itertools
@@ -325,7 +326,7 @@ FORGERIES = (
     *(("plain", ahead + split("+OK") + behind, encode("AUTH", "excepted", "wrong"))
       for split in SPLITTERS.values()
       for ahead, behind in ((b"", b""), (encode("MULTI"), encode("EXEC")), (encode("WATCH", "w"), b""))),
-    *(("excepted", encode("EVAL", SHEBANG.format(line), 0), RESET) for line in ("-ERR unknown command", "-NOPERM", "+RESET", "+OK")),
+    *(("excepted", encode("EVAL", SHEBANG.format(line), 0), RESET) for line in ("-ERR unknown", "-NOPERM", "+RESET", "+OK")),
 )
 
 
@@ -333,7 +334,8 @@ FORGERIES = (
 @pytest.mark.parametrize("pool", ("shared", "session"))
 def test_the_answer_to_another_request_makes_nobody_another_user(redis, make_headgate, pool, pipelined):
     with redis.connect() as direct:
-        for name, *rights in (("excepted", "-@dangerous"), ("mute", "-@dangerous", "-client|reply"), ("plain", "-client|reply", "-reset")):
+        for user in ("excepted -@dangerous", "mute -@dangerous -client|reply", "plain -client|reply -reset"):
+            name, *rights = user.split()
             assert direct("ACL", "SETUSER", name, "on", ">pw", "allkeys", "allchannels", "+@all", *rights) == OK
         assert direct("SET", "canary", "sings") == OK
         headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\nexcept = user:excepted user:mute\n")

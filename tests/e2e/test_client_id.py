@@ -6,7 +6,7 @@ import time
 import pytest
 
 from harness.admin import stats, text
-from harness.resp import NIL_ARRAY, NULL, OK, QUEUED, Error, encode, wait_for
+from harness.resp import NULL, OK, QUEUED, Error, encode, wait_for
 from harness.target import client_list
 
 SHORT = "300ms"
@@ -110,19 +110,6 @@ def test_who_asks_within_the_time_has_more_of_it(redis, make_headgate):
         assert id_of(client) == identity
         time.sleep(0.1)
     until_shared(headgate)
-
-
-def test_who_blocks_can_be_unblocked_by_the_id(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)
-    client, other = headgate.connect(), headgate.connect()
-    client.send(encode("CLIENT", "ID") + encode("BLPOP", "none", "0.01"))
-    identity = client.read()
-    assert client.read() is NIL_ARRAY
-    time.sleep(LONGER)
-    assert id_of(client) == identity
-    client.request("BLPOP", "none", 0)
-    wait_for(lambda: other("CLIENT", "UNBLOCK", identity) == 1, what="the client to be unblocked")
-    assert client.read() is NIL_ARRAY
 
 
 def test_who_waits_is_unblocked_though_the_time_is_over(redis, make_headgate):

@@ -89,14 +89,6 @@ def test_a_redirect_to_headgate_itself_is_no_circle(fake, make_headgate):
     assert fake.pending.qsize() == 0
 
 
-def test_a_node_that_goes_while_a_part_has_its_own_lane(fake, headgate):
-    client = headgate.connect()
-    client.request("FUNCTION", "LOAD", "#!lua name=one\n")
-    next_of(fake, b"FUNCTION").lane.close()
-    client.assert_closed()
-    assert headgate.connect()("PING") == b"PONG"
-
-
 def test_nothing_overtakes_what_is_held_on_a_lane_of_its_own(fake, make_headgate):
     """What the client sends while a request waits to be sent again waits behind it."""
     tell_of(fake)

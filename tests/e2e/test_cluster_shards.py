@@ -5,7 +5,7 @@ import pytest
 from e2e import test_cluster_pubsub
 from harness.admin import stats
 from harness.cluster import Cluster, key_in, slot_of
-from harness.resp import OK, wait_for
+from harness.resp import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -86,18 +86,6 @@ def test_who_has_channels_of_two_slots_hears_of_it(cluster, make_headgate):
     assert_hears(publisher, client, kept, 2)
     for key in (gone, kept):
         cluster.move_slot(slot_of(key), owner)
-
-
-def test_who_has_more_than_subscriptions_hears_of_it(cluster, make_headgate):
-    headgate = make_headgate(cluster.url())
-    client = headgate.connect()
-    (channel,), owner = channels_of(cluster)
-    assert client("WATCH", channel) == OK
-    subscribe(client, channel)
-    other = next(node for node in cluster.current_masters() if node is not owner)
-    cluster.move_slot(slot_of(channel), other)
-    assert client.read() == [b"sunsubscribe", channel.encode(), 0]
-    cluster.move_slot(slot_of(channel), owner)
 
 
 def test_a_subscriber_outlives_its_master(make_headgate, pool):

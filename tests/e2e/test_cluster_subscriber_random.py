@@ -135,7 +135,8 @@ def move(cluster, tags, stop):
 
 
 def test_subscribers_at_random(cluster, make_headgate, pool):
-    rules = "[latency]\nenabled = yes\n[limit:all]\ncommands = get set subscribe ssubscribe\nlimit = 1000000\nwindow = 60s\nper = ip\n"
+    rules = "[latency]\nenabled = yes\n"
+    rules += "[limit:all]\ncommands = get set subscribe ssubscribe\nlimit = 1000000\nwindow = 60s\nper = ip\n"
     headgate = launch(make_headgate, cluster.url(), pool, rules, threads=2, upstream_wait="30s")
     tags = [key_in(cluster.slots_of(node), "tag") for node in cluster.masters]
     stop = threading.Event()

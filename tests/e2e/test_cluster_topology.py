@@ -23,17 +23,11 @@ def serves(headgate, slots=16384):
         return [client("SET", key, "v") for key in keys] == [OK] * len(keys)
 
 
-def test_a_replica_is_a_seed_too(cluster, make_headgate):
-    headgate = make_headgate(f"cluster://{cluster.replicas[0].url}")
-    headgate.await_log("3 of them masters with slots")
-    assert serves(headgate)
-
-
 def test_seeds_that_do_not_answer_are_passed_over(cluster, make_headgate):
-    """A port where nobody listens, a Redis without cluster support, somebody who says nothing."""
+    """A port where nobody listens, a Redis without cluster support, somebody who says nothing. A replica is a seed, too."""
     plain = Redis()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        seeds = [f"127.0.0.1:{free_port()}", plain.url, f"127.0.0.1:{silent.getsockname()[1]}", cluster.masters[0].url]
+        seeds = [f"127.0.0.1:{free_port()}", plain.url, f"127.0.0.1:{silent.getsockname()[1]}", cluster.replicas[0].url]
         headgate = make_headgate(f"cluster://{','.join(seeds)}")
         headgate.await_log("3 of them masters with slots")
         assert serves(headgate)

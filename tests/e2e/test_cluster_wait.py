@@ -144,18 +144,6 @@ def test_a_master_that_has_gone(make_headgate, pool):
         assert client("SET", key_at(1), 2) == OK
 
 
-def test_who_ends_its_stream_behind_it(headgate):
-    """Redis carries out all that came before the end, unless there is something to wait for."""
-    client = headgate.connect()
-    requests = [("SET", key_at(place), 1) for place in (0, 1)] + [("WAIT", 0, 0), ("SET", key_at(2), 1)]
-    client.send(b"".join(encode(*command) for command in requests))
-    client.shutdown_write()
-    replies = client.read_many(4)
-    assert replies.pop(2) in (0, 1)
-    assert replies == [OK] * 3
-    client.assert_closed()
-
-
 def test_a_master_that_steps_down(make_headgate, pool):
     """It refuses WAIT as a replica, before Headgate has heard of it."""
     with Cluster(masters=3, replicas=1) as cluster:

@@ -101,14 +101,6 @@ def test_what_is_no_refusal(redis, make_headgate, pool):
     assert int(stats(headgate, "limit")["limit_delayed_total"]) > 0
 
 
-def test_clients_make_up_no_events(redis, make_headgate):
-    headgate = launch(make_headgate, redis, "shared", ON + "[deny:all]\ncommands = * !ping\n")
-    client = headgate.connect()
-    for number in range(50):
-        assert isinstance(client(f"MADE-UP-{number}\r\n", "k"), Error)
-    await_events(headgate, redis, "refusals", "info", {"deny:all unknown command": 50})
-
-
 def test_what_has_no_room_is_counted(redis, make_headgate):
     headgate = launch(make_headgate, redis, "shared", ON + "[deny:all]\ncommands = @read @write\n")
     client = headgate.connect()

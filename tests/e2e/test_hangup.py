@@ -237,7 +237,8 @@ def test_while_redis_is_away(behind):
     """When it is back, nothing is popped for who left meanwhile."""
     behind.reload(upstream_wait="60s")
     behind.redis.kill()
-    leaving = [(behind.connect(), name, vanish) for name in ("much", "name-and-more", "quit-and-more", "quit") for vanish in VANISH[:2]]
+    names = ("much", "name-and-more", "quit-and-more", "quit")
+    leaving = [(behind.connect(), name, vanish) for name in names for vanish in VANISH[:2]]
     for client, pipeline, _ in leaving:
         client.send(PIPELINES[pipeline])
     # A first attempt to connect has failed by then.

@@ -1,6 +1,5 @@
 """Thousands of bad requests of HTTP at once: memory stays bounded, and clients of Redis notice nothing."""
 
-import contextlib
 import os
 import random
 import socket
@@ -119,22 +118,3 @@ def test_a_storm_of_bad_requests_reaches_nobody_else(started, redis):
         client.close()
     wait_for(lambda: count_files(headgate) <= files + 8, what="the connections to be closed")
     assert headgate.rss() < before + (64 << 20), (before, headgate.rss())
-
-
-def test_a_pipeline_without_end_keeps_little(started, redis):
-    """Nobody reads the answers: what is sent is not read without end."""
-    headgate = started(redis)
-    assert ask(headgate, "/live").status == 200
-    before = headgate.rss()
-    clients = [socket.create_connection(("127.0.0.1", headgate.http_port)) for _ in range(16)]
-    for number, client in enumerate(clients):
-        piece = b"GET / HTTP/1.1\r\nX: " + b"y" * 8000 if number % 2 else b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        client.setblocking(False)
-        sent = 0
-        with contextlib.suppress(OSError):
-            while sent < 64 << 20:
-                sent += client.send(piece * 20)
-        assert ask(headgate, "/live").status == 200
-    assert headgate.rss() < before + (48 << 20)
-    for client in clients:
-        client.close()

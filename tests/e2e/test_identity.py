@@ -92,15 +92,6 @@ def test_a_user_that_was_given(redis, make, pool):
     assert identities_of(headgate) == ["here"]
 
 
-def test_who_gave_no_user_is_of_no_user(make):
-    headgate = make(identity("some", "user = *"))
-    client = headgate.connect()
-    assert client("PING") == PONG
-    assert identities_of(headgate) == [""]
-    assert client("AUTH", "default", "any") == OK
-    assert identities_of(headgate) == ["some"]
-
-
 # ---- rules ----
 
 
