@@ -51,13 +51,6 @@ def test_delifeq(client, name):
     assert client(name, "list", "a").startswith(b"WRONGTYPE")
 
 
-def test_delifequals_in_a_transaction_and_by_rules(redis, make_shared):
-    client = make_shared("[deny:a]\nkeys = secret*\ncommands = @write\n").connect()
-    commands = [("MULTI",), ("SET", "a", 1), ("DELIFEQUALS", "a", 1), ("EXISTS", "a"), ("EXEC",)]
-    assert client.pipeline(commands)[-1] == [OK, 1, 0]
-    assert client("DELIFEQUALS", "secret:1", "x").startswith(b"DENIED a")
-
-
 def test_in_a_transaction(client):
     words = [("SET", "a", 1), ("DELIFEQ", "a", 1), ("CL.THROTTLE", "t", "+0", "01", 60)]
     replies = client.pipeline([("MULTI",), *words, ("EXEC",)])

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from harness.admin import audits, stats, text
-from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import free_port
 
 NOBODY = 65534
@@ -212,15 +212,6 @@ def test_the_own_user_changes(redis, make_headgate):
         admin.request("SHUTDOWN")
         admin.shutdown_write()
         assert admin.read() == OK
-    assert headgate.wait() == 0
-
-
-def test_over_a_unix_socket_the_mode_decides(redis, make_headgate, tmp_path):
-    path = tmp_path / "admin.sock"
-    headgate = with_rules(redis, make_headgate, admin=f"unix:{path}")
-    with Client(path) as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-        assert admin("SHUTDOWN") == OK
     assert headgate.wait() == 0
 
 

@@ -30,22 +30,6 @@ def renamed(make_redis):
     return redis
 
 
-def test_a_user_who_may_not_ask_about_commands(redis, make_headgate):
-    """Then nothing proves that a name is unknown but Redis' own error, alone."""
-    with redis.connect() as direct:
-        assert direct("ACL", "SETUSER", "narrow", "on", ">pw", "allkeys", "+get", "+ping", "+multi", "+exec") == OK
-    headgate = make_headgate(redis, pool="shared")
-    with headgate.connect() as client:
-        assert client("AUTH", "narrow", "pw") == OK
-        assert client("NOSUCH").startswith(b"ERR unknown command 'NOSUCH'")
-        assert client("GET", "x") is None
-        assert "lane=shared" in headgate.admin()("CLIENTS").decode()
-        client.send(encode("NOSUCH") + encode("GET", "x"))
-        assert client.read().startswith(b"ERR unknown command 'NOSUCH'")
-        assert client.read() is None
-        assert "lane=connection-state" in headgate.admin()("CLIENTS").decode()
-
-
 # ---- errors that Redis says in several lines ----
 
 SHEBANG = '#!lua "x\\r\\n{}"\nreturn 1'

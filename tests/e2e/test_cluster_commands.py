@@ -94,20 +94,6 @@ def test_settings_are_those_of_all_masters(client, empty):
     assert client("CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
 
 
-def test_numbers_that_are_added_up(client, empty):
-    subscribers = [node.connect() for node in empty.masters[:2]]
-    for number, subscriber in enumerate(subscribers):
-        subscriber.command("SUBSCRIBE", "both")
-        subscriber.command("SUBSCRIBE", f"own:{number}")
-        subscriber.command("PSUBSCRIBE", f"p{number}*")
-    assert sorted(client("PUBSUB", "CHANNELS")) == [b"both", b"own:0", b"own:1"]
-    assert client("PUBSUB", "NUMSUB", "both", "own:1", "none") == [b"both", 2, b"own:1", 1, b"none", 0]
-    assert client("PUBSUB", "NUMPAT") == 2
-    assert client("LATENCY", "RESET") == 0
-    for subscriber in subscribers:
-        subscriber.close()
-
-
 def test_what_any_node_can_say(client):
     assert client("PING") == PONG
     assert client("ECHO", "x") == b"x"

@@ -167,26 +167,6 @@ def test_who_is_none_of_the_cluster_is_not_met(fake, make_headgate, pool, word):
     met.close()
 
 
-def test_a_node_may_get_another_id(fake, make_headgate):
-    """What the cluster says of it counts, and not what it was: requests wait meanwhile."""
-    other = FakeRedis()
-    told = Told(fake, other)
-    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="60s")
-    key = key_in(range(SLOTS // 2, SLOTS))
-    client = headgate.connect()
-    client.request("SET", key, 1)
-    other.expect("SET", key, 1).reply(b"+OK\r\n")
-    assert client.read() == OK
-    told.ids[other] = id_of(8)
-    other.close_lanes()
-    wait_for(lambda: strangers(headgate) > 0, 60, "an id that is not known")
-    client.request("SET", key, 2)
-    told.nodes = [(fake, id_of(0)), (other, id_of(8))]
-    other.expect("SET", key, 2).reply(b"+OK\r\n")
-    assert client.read() == OK
-    other.close()
-
-
 @pytest.mark.parametrize("stranger", (other_cluster, lone_redis))
 def test_another_server_at_the_first_address_of_all(cluster, make_headgate, start, pool, stranger):
     """Before it is known which nodes there are, Headgate is connected to it: not for longer."""

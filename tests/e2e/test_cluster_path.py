@@ -207,36 +207,6 @@ def test_what_has_no_key_and_is_long(cluster, client):
             assert text(replies[21]) == CROSS_SLOT and text(replies[22]).startswith("EXECABORT")
 
 
-def test_who_may_not_say_it_is_told_at_the_end(cluster, make_headgate):
-    """QUEUED comes from Headgate then, which does not know."""
-    for node in cluster.masters:
-        node.tell("ACL", "SETUSER", "mute", "on", ">word", "~*", "+@all", "-publish")
-    try:
-        with make_headgate(cluster.url()).connect() as client:
-            assert client("AUTH", "mute", "word") == OK
-            for (key,) in cluster.keys_at(1, "mute").values():
-                replies = pipeline(client, [("MULTI",), ("PUBLISH", "c", 1), ("SET", key, 1), ("EXEC",), ("GET", key)])
-                assert replies[:3] == [OK, b"QUEUED", b"QUEUED"]
-                assert text(replies[3]).startswith("EXECABORT")
-                assert replies[4] is None
-    finally:
-        for node in cluster.masters:
-            node.ask("ACL", "DELUSER", "mute")
-
-
-def test_what_is_for_all_masters_in_a_transaction(cluster, client, make_headgate):
-    """It is refused, unless there is one only."""
-    replies = pipeline(client, [("MULTI",), ("SET", "a", 1), ("FLUSHALL",), ("EXEC",)])
-    assert "cannot be part of a transaction" in text(replies[2]) and text(replies[3]).startswith("EXECABORT")
-    with Cluster(masters=1, replicas=0) as alone:
-        headgate = make_headgate(alone.url())
-        headgate.await_log("1 of them masters with slots")
-        with headgate.connect() as other:
-            for said in (("SET", "a", 1), ("FLUSHALL",), ("GET", "a")), (("FLUSHALL",), ("SET", "a", 1), ("GET", "a")):
-                replies = pipeline(other, [("MULTI",), *said, ("EXEC",)])
-                assert replies == [OK, *[b"QUEUED"] * 3, [OK, OK, b"1" if said[2:] and said[1][0] == "SET" else None]]
-
-
 def test_a_watch_goes_along_with_its_slot(cluster, client, headgate):
     key = f"{{{tag_of(420)}}}watched"
     assert client("SET", key, 1) == OK

@@ -198,25 +198,6 @@ def test_lanes_of_parts_that_were_not_sent_are_closed(fake, make_headgate):
     wait_for(lambda: lanes() == 0, what="lanes that are closed")
 
 
-def test_the_lane_of_a_subscription_that_may_not_wait_is_closed(make_headgate):
-    fake = FakeRedis()
-    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms", upstream_wait_requests=0, threads=1)
-    client = headgate.connect()
-    client.request("HELLO", 3)
-    client.read()
-
-    def lanes():
-        with headgate.admin() as admin:
-            return admin("LANES").decode().count("use=exclusive")
-
-    fake.close()
-    wait_for(lambda: lanes() == 0, what="the end of the connections")
-    for command in ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"):
-        client.request(command, "news")
-        assert client.read().startswith(b"ERR headgate: no connection to Redis")
-    wait_for(lambda: lanes() == 0, what="lanes that are closed")
-
-
 @pytest.mark.parametrize("error", (b"-TRYAGAIN Multiple keys request during rehashing of slot", b"-LOADING Redis is loading"))
 def test_who_has_closed_its_writing_half_is_answered(fake, make_headgate, pool, error):
     """Redis closes the lane, whose stream was ended behind the request: it is sent again on another."""

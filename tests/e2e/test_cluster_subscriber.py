@@ -75,33 +75,6 @@ def test_a_subscriber_uses_keys_of_all_nodes(cluster, headgate):
         assert_keys_work(cluster, client)
 
 
-def test_a_subscription_right_behind_hello(cluster, headgate):
-    """Nothing is known of the protocol when it comes; it ends all the same when the client ends it."""
-    for command in SUBSCRIBE:
-        client, publisher = headgate.connect(), headgate.connect()
-        client.request("HELLO", 3)
-        client.request(*command)
-        assert client.read_many(2)[1] == [command[0].lower().encode(), command[1].encode(), 1]
-        assert confirm(client, "SUBSCRIBE", "other")[0][2] == (1 if command[0] == "SSUBSCRIBE" else 2)
-        assert_keys_work(cluster, client)
-        ended = confirm(client, command[0].replace("SUB", "UNSUB"), command[1])
-        assert ended[0][2] == (0 if command[0] == "SSUBSCRIBE" else 1)
-        assert publisher("PUBLISH", "news", "x") == publisher("SPUBLISH", "{shard}1", "x") == 0
-        assert client("PING") == b"PONG"
-
-
-def test_the_name_is_that_of_the_client(cluster, headgate):
-    client = connect(headgate)
-    assert client("CLIENT", "SETNAME", "first") == OK
-    confirm(client, "SUBSCRIBE", "news")
-    assert client("CLIENT", "SETNAME", "second") == OK
-    node = node_of(cluster, "news")
-    wait_for(lambda: b"name=second" in node.ask("CLIENT", "LIST", "TYPE", "pubsub"), what="the new name")
-    assert confirm(client, "UNSUBSCRIBE", "news") == [[b"unsubscribe", b"news", 0]]
-    assert client("HELLO", 2) is not None
-    assert client("CLIENT", "GETNAME") == b"second"
-
-
 def test_reset_quit_and_hello(cluster, headgate):
     client, publisher = connect(headgate), headgate.connect()
     channels = one_at_each(cluster)

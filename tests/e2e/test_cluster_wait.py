@@ -100,33 +100,6 @@ def test_who_goes_away_while_it_waits(headgate, hanging):
     wait_for(lambda: int(stats(headgate)["lanes_exclusive"]) <= before + 10, 30, "their connections to be gone")
 
 
-@pytest.fixture
-def writing(cluster):
-    """Whose keys a script without keys may write, at whichever node it is: {key: node}"""
-    return {key_at(place, "script"): cluster.owner(slot) for place, slot in enumerate(SLOTS)}
-
-
-def test_what_a_script_without_keys_writes(cluster, headgate, writing):
-    """It goes to one node, which is then asked."""
-    script = "return redis.call('SET', ARGV[1], 1)"
-    client = headgate.connect()
-    found = [key for key in writing if client("EVAL", script, 0, key) == OK]
-    assert len(found) == 1
-    others = [key_at(place) for place, slot in enumerate(SLOTS) if cluster.owner(slot) is not writing[found[0]]]
-    assert client("WAIT", 1, 20000) == 1
-    replica = cluster.replica_of(writing[found[0]])
-    replica.pause()
-    try:
-        with headgate.connect() as other:
-            assert [other("SET", key, 1) for key in others] == [OK, OK]
-        assert client("EVAL", script, 0, found[0]) == OK
-        assert client("GET", others[0]) == b"1"
-        assert client("WAIT", 1, 200) == 0
-    finally:
-        replica.resume()
-        cluster.await_agreement()
-
-
 def test_a_master_that_has_gone(make_headgate, pool):
     """Nobody knows whether the new one has what was written to it: it is said once that none has it."""
     with Cluster(masters=3, replicas=1) as cluster:

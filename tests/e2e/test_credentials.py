@@ -109,28 +109,6 @@ def test_who_finds_the_password_refused_first_needs_no_second_try(redis, admin, 
         assert is_as_before(client, before)
 
 
-@pytest.mark.parametrize("versions", ((2, 3), (3, 2)))
-def test_a_connection_that_comes_back_helps_clients_of_another_version_of_resp(redis, admin, make_headgate, versions):
-    """It is all that the user has, and the one who waits for it is told HELLO ahead."""
-    headgate = make_headgate(redis, exclusive_ready=0, exclusive_idle=1, upstream_wait="20s")
-    first, second = clients_of(headgate, 2)
-    for client, version in zip((first, second), versions):
-        client("HELLO", version)
-        assert client("SET", "k", "v") == OK
-    first.request("BLPOP", "q", 0)
-    wait_for(lambda: b"blocked_clients:1" in admin("INFO", "clients"), what="it to block")
-    rotate(admin)
-    for _ in range(3):
-        second.request("EVAL", "return redis.call('GET', 'k')", 1, "k")
-        if _ == 0:
-            wait_for(lambda: refusals(admin) > 0, what="the password to be refused")
-            assert admin("RPUSH", "q", "x") == 1
-            assert first.read() == [b"q", b"x"]
-        assert second.read() == b"v"
-    assert isinstance(second("HGETALL", "none"), Map if versions[1] == 3 else list)
-    assert isinstance(first("HGETALL", "none"), Map if versions[0] == 3 else list)
-
-
 def test_a_new_password_of_the_default_user(redis, pool, make_headgate):
     headgate = make_headgate(redis, pool=pool, access_check="100ms")
     with redis.connect() as admin:
@@ -219,20 +197,6 @@ def test_a_name_stays_with_its_client(redis, admin, make_headgate, revoked):
         assert named.pipeline([("MULTI",), ("EXEC",)]) == [OK, []]
         assert admin("ACL", "SETUSER", "app", "-client|setname") == OK
     assert b" name= " in nameless("CLIENT", "INFO")
-
-
-def test_an_old_password_that_is_taken_again(headgate, admin):
-    clients = clients_of(headgate)
-    rotate(admin)
-    at_once(lambda number: does_everything(clients[number], number), CLIENTS)
-    assert admin("ACL", "SETUSER", "app", ">old") == OK
-    newcomers = clients_of(headgate)
-    for turn in range(2):
-        at_once(lambda number: does_everything((clients + newcomers)[number], number), 2 * CLIENTS)
-    blockers = [encode("BLPOP", f"q{number}", 0) for number in range(CLIENTS)]
-    for client, request in zip(clients, blockers):
-        client.send(request)
-    wait_for(lambda: b"blocked_clients:%d" % CLIENTS in admin("INFO", "clients"), what="all to block")
 
 
 # ---- users that go ----

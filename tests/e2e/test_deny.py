@@ -134,19 +134,6 @@ def test_a_reload_before_its_size_is_known(make, redis):
     assert redis.connect()("LLEN", "l") == 20
 
 
-def test_what_redis_refuses_by_its_beginning_is_not_waited_for(make, redis):
-    """A client without a password could have it held in memory otherwise."""
-    with redis.connect() as admin:
-        assert admin("CONFIG", "SET", "requirepass", "secret") == OK
-    headgate = make("[deny:big]\nmax_bytes = 100mb\n")
-    wait_for(lambda: "wants a password" in headgate.log(), what="Headgate to know that it needs one")
-    for beginning in (b"*11\r\n", b"*30\r\n$5\r\nRPUSH\r\n", b"*3\r\n$3\r\nSET\r\n$20000\r\n"):
-        client = headgate.connect()
-        client.send(beginning)
-        assert client.read().startswith(b"ERR Protocol error: unauthenticated ")
-        client.assert_closed()
-
-
 def test_the_table_of_subcommands_is_redis_own(redis):
     table = pathlib.Path(__file__).parents[2] / "proxy" / "command" / "command_subcommands.inc"
     rows = re.findall(r'^SUBCOMMAND\("([^"]+)", "([^"]+)",\s*([A-Z |]+)\)$', table.read_text(), re.MULTILINE)

@@ -101,18 +101,6 @@ def test_what_is_no_refusal(redis, make_headgate, pool):
     assert int(stats(headgate, "limit")["limit_delayed_total"]) > 0
 
 
-def test_what_has_no_room_is_counted(redis, make_headgate):
-    headgate = launch(make_headgate, redis, "shared", ON + "[deny:all]\ncommands = @read @write\n")
-    client = headgate.connect()
-    commands = "get set del incr decr append strlen lpush rpush lpop rpop llen sadd srem scard hset hget hdel".split()
-    # In one turn, so that they wait together.
-    assert errors(client.pipeline([(name, "k", "v") for name in commands for _ in range(3)])) == 3 * len(commands)
-    wait_for(lambda: total(headgate, "refusals") == 3 * len(commands), 30, "all to be counted")
-    wait_for(lambda: sum(common(headgate, redis, "refusals", "info").values()) == 3 * len(commands), 30, "all of them")
-    told = common(headgate, redis, "refusals", "info")
-    assert told["deny:all get"] == 3
-
-
 @pytest.mark.threads
 def test_leases_taken_and_lost(redis, make_headgate, pool):
     headgate = launch(make_headgate, redis, pool, ON + rule("locks", ttl=f"{LEASE_MS}ms"), threads=2)

@@ -54,14 +54,6 @@ def unix(redis, pool, make_headgate, tmp_path):
 # ---- what an identity goes by ----
 
 
-def test_the_first_of_the_file_whose_address_fits(make):
-    rules = identity("far", "address = ip:192.0.2.0/24") + identity("here", "address = ip:127.0.0.0/8")
-    headgate = make(rules + identity("all", "address = 0.0.0.0/0"))
-    client = headgate.connect()
-    assert client("PING") == PONG
-    assert identities_of(headgate) == ["here"]
-
-
 def test_the_peer_of_a_unix_socket(unix):
     """It has no address, and TCP no peer that is known: all kinds of an identity must fit."""
     others = identity("other", f"peer = uid:{UID + 1}") + identity("others", f"peer = gid:{GID + 54321}")
