@@ -86,14 +86,6 @@ def test_an_admin_that_never_reads_blocks_no_client(headgate):
         assert another("PING") == PONG
 
 
-def test_no_admin_port(redis, make_headgate):
-    headgate = make_headgate(redis, admin="")
-    with headgate.connect() as client:
-        assert client("PING") == PONG
-    with pytest.raises(OSError):
-        headgate.admin()
-
-
 def test_the_admin_port_answers_while_redis_is_away(redis, headgate, admin):
     redis.kill()
     for verb in ("PING", "STATS", "CLIENTS", "LANES", "CONFIG", "HELP"):

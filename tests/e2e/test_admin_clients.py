@@ -46,9 +46,6 @@ def is_closed(client):
     return False
 
 
-# ---- filters ----
-
-
 @pytest.mark.threads
 def test_clients_by_what_their_lines_have(make, redis):
     with redis.connect() as direct:
@@ -124,9 +121,6 @@ def test_many_clients(make):
     assert [client("PING") for client in clients[: MANY // 100]] == [PONG] * (MANY // 100)
 
 
-# ---- KILL ----
-
-
 @pytest.mark.threads
 def test_those_who_are_meant_are_closed(make):
     headgate = make("", threads=4)
@@ -175,9 +169,6 @@ def test_while_all_work(make):
         assert stays.read_many(200) == [b"mine%d" % turn] * 200
 
 
-# ---- several servers ----
-
-
 def test_several_servers(make_headgate, make_redis):
     several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()}, threads=2)
     clients = {name: [several.connect(name) for _ in range(4)] for name in ("cache", "queue")}
@@ -196,9 +187,6 @@ def test_several_servers(make_headgate, make_redis):
     assert several.reply("SERVER", "cache", "KILL", "ALL") == 0
     assert several.reply("SERVER", "queue", "KILL", "ALL") == 1
     assert is_closed(last)
-
-
-# ---- what clients spell ----
 
 
 def test_nothing_that_clients_spell_moves_a_terminal(make, redis):

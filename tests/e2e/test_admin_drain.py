@@ -92,14 +92,6 @@ def test_what_is_under_way_is_answered(make):
             client.read()
 
 
-def test_a_reload_while_it_drains(make):
-    headgate = make("")
-    busy = begin_request(headgate)
-    assert ask(headgate, "DRAIN") == 1
-    wait_for(lambda: ask(headgate, "RELOAD") == OK, what="the reload to be taken")
-    assert takes_nobody(headgate) and ask(headgate, "DRAIN") == 1
-
-
 def test_it_is_not_ready(started, redis):
     headgate = started(redis)
     wait_for(lambda: get(headgate, "/ready").status == 200, what="readiness")

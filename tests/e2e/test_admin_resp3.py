@@ -44,9 +44,6 @@ def plain(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-# ---- hello
-
-
 def test_hello_tells_what_is_there(admin):
     first = hello(admin)
     assert (first["server"], first["proto"], first["mode"], first["role"]) == (b"headgate", 2, b"standalone", b"master")
@@ -94,9 +91,6 @@ def test_redis_cli_in_both_versions(headgate, version):
     assert "# Traffic" in run("INFO", "traffic") and "requests_total" in run("STATS", "traffic")
     assert "max_clients" in run("CONFIG", "GET", "max_clients")
     assert "PONG" in run(input="PING\nINFO\nHELP\nQUIT\n")
-
-
-# ---- answers
 
 
 def test_stats_are_a_map_of_maps(headgate, admin):
@@ -162,9 +156,6 @@ def test_several_servers(make_redis, make_headgate):
         assert json.loads(admin("SERVER", "b", "STATS", "clients", "json"))["counters"]["clients_connected"] == 1
 
 
-# ---- JSON
-
-
 def test_json_has_the_names_of_http(redis, started):
     headgate = started(redis, "[latency]\nenabled = on\n")
     by_http = stats_json(headgate)
@@ -177,9 +168,6 @@ def test_json_has_the_names_of_http(redis, started):
         assert set(few) == {"counters"} and "requests_total" in few["counters"] and "lanes_shared" not in few["counters"]
         assert isinstance(admin("STATS", "nonsense", "JSON"), Error)
         assert admin("INFO", "JSON") == b""
-
-
-# ---- RESETSTAT
 
 
 def test_counters_begin_anew_and_gauges_stay(redis, started):
@@ -205,9 +193,6 @@ def test_counters_begin_anew_and_gauges_stay(redis, started):
     assert stats_json(headgate)["counters"]["requests_total"] >= 7
     metrics = ask(headgate, "/metrics").text
     assert int(metrics.split("\nheadgate_requests_total ")[1].split()[0]) >= 7
-
-
-# ---- HELP
 
 
 def verbs_of(admin):

@@ -411,12 +411,3 @@ def test_what_is_no_top(make_shared):
     with make_shared("").admin() as admin:
         for words in ("0", "9", "x", "COUNT", "COUNT 0", "COUNT 513", "BY x", "BY", "2 2"):
             assert isinstance(admin("TOP", *words.split()), Error), words
-
-
-def test_one_at_a_time(make_shared):
-    headgate = make_shared("", threads=2)
-    with headgate.admin() as admin:
-        admin.request("TOP", "3")
-        wait_for(lambda: b"another TOP" in (other if isinstance(other := ask(headgate, "TOP", "1"), Error) else b""), what="the first")
-        assert float(rows(text(admin.read()), "all")[0]["seconds"]) >= 3
-    assert float(rows(text(ask(headgate, "TOP", "1")), "all")[0]["seconds"]) >= 1, "and again"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.resp import OK, PONG, Error, Map, Status, encode
+from harness.resp import OK, PONG, Error, Map, Status
 from harness.target import Target
 
 PASSWORD = "open sesame"
@@ -44,11 +44,6 @@ def test_wrong_password(client):
     assert client("AUTH", "a", "b", "c") == Error(b"ERR syntax error")
     assert client("AUTH", "default", PASSWORD) == OK
     assert client("PING") == PONG
-
-
-def test_authentication_amid_a_pipeline(client):
-    client.send(encode("GET", "k") + encode("AUTH", PASSWORD) + encode("SET", "k", 1) + encode("GET", "k"))
-    assert client.read_many(4) == [NOAUTH, OK, OK, b"1"]
 
 
 def test_one_clients_password_lets_no_other_in(target):

@@ -30,8 +30,6 @@ def renamed(make_redis):
     return redis
 
 
-# ---- errors that Redis says in several lines ----
-
 SHEBANG = '#!lua "x\\r\\n{}"\nreturn 1'
 SPLITTERS = {
     "eval": lambda text: encode("EVAL", SHEBANG.format(text), 0),
@@ -70,9 +68,6 @@ def test_an_error_of_several_lines_reaches_nobody_else(redis, make_headgate):
                     assert other.read_many(15) == [b"mine", OK, []] * 5, name
             victim.assert_silent(0.05)
     assert stats(headgate)["lanes_desynced_total"] == "0"
-
-
-# ---- who a client is, where rules ask ----
 
 
 @pytest.fixture
@@ -192,9 +187,6 @@ def test_auth_within_a_transaction_is_refused_where_rules_ask(redis, make_headga
             assert replies[4] == b"default"
         with plain.connect() as client:
             assert client.pipeline([("MULTI",), command, ("EXEC",)])[1] == b"QUEUED"
-
-
-# ---- CLIENT REPLY ----
 
 
 def test_an_empty_line_ends_reply_skip(target):

@@ -101,17 +101,6 @@ def test_who_asks_again_after_that_keeps_the_second_lane(redis, make_headgate):
     assert id_of(client) == second
 
 
-def test_who_asks_within_the_time_has_more_of_it(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared", client_id_timeout="3s")
-    client = headgate.connect()
-    identity = id_of(client)
-    ends = time.monotonic() + 3.3
-    while time.monotonic() < ends:
-        assert id_of(client) == identity
-        time.sleep(0.1)
-    until_shared(headgate)
-
-
 def test_who_waits_is_unblocked_though_the_time_is_over(redis, make_headgate):
     headgate = make_headgate(redis, pool="shared", client_id_timeout="100ms")
     client, other = headgate.connect(), headgate.connect()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.cluster import SLOTS, Cluster, key_in, slot_of, tag_of
+from harness.cluster import SLOTS, Cluster, slot_of, tag_of
 from harness.resp import OK, PONG, QUEUED, Closed, Error, wait_for
 
 CROSSSLOT = Error(b"CROSSSLOT Keys in request don't hash to the same slot")
@@ -104,19 +104,6 @@ def test_what_any_node_can_say(client):
     assert client("SWAPDB", "0", "1") == Error(b"ERR SWAPDB is not allowed in cluster mode")
     assert client("COMMAND", "COUNT") > 100
     assert client("PUBLISH", "nobody", "x") == 0
-
-
-def test_slots_and_keys_that_are_arguments(client, empty):
-    for node in empty.masters:
-        slot = sorted(empty.slots_of(node))[5]
-        key = key_in(slot)
-        assert client("SET", key, "v") == OK
-        assert client("CLUSTER", "COUNTKEYSINSLOT", slot) == 1
-        assert client("CLUSTER", "GETKEYSINSLOT", slot, "10") == [key.encode()]
-        assert client("MEMORY", "USAGE", key) > 0
-        assert client("OBJECT", "ENCODING", key) == b"embstr"
-        assert client("DEBUG", "OBJECT", key).startswith(b"Value at:")
-    assert isinstance(client("CLUSTER", "COUNTKEYSINSLOT", SLOTS), Error)
 
 
 REFUSED = [

@@ -44,14 +44,6 @@ def test_a_transaction_at_any_node_right_after(cluster, headgate):
                 assert replies == [OK, b"QUEUED", b"QUEUED", [b"PONG", OK]]
 
 
-def test_wait_where_there_is_no_replica(cluster, headgate):
-    with headgate.connect() as client:
-        for key in keys_of(cluster) * 3:
-            assert client("SET", key, "v") == OK
-            assert client("WAIT", 0, 100) == 0
-            assert client("WAIT", 1, 1) == 0, "there is no replica"
-
-
 def test_an_id_is_told_to_nobody_else(cluster, headgate):
     """The connection that has it is closed when it is left."""
     told = set()

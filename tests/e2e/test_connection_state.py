@@ -41,12 +41,3 @@ def test_kill_by_id(target):
     for other in others:
         assert other("ECHO", "alive") == b"alive"
     assert others[0]("CLIENT", "KILL", "ID", identity) == 0
-
-
-def test_killing_oneself(target):
-    client, other = target.connect(), target.connect()
-    identity = client("CLIENT", "ID")
-    client.request("CLIENT", "KILL", "ID", identity, "SKIPME", "no")
-    assert client.read() == 1
-    client.assert_closed()
-    assert other("ECHO", "alive") == b"alive"

@@ -66,8 +66,6 @@ def does_everything(client, number):
     assert client("ACL", "WHOAMI") == b"app"
 
 
-# ---- a client's AUTH ----
-
 STATE = ("CLIENT", "SETNAME", "me"), ("HELLO", 3), ("SELECT", 3)
 BEFORE = [], *([command] for command in STATE), STATE
 
@@ -122,9 +120,6 @@ def test_a_new_password_of_the_default_user(redis, pool, make_headgate):
             assert client("AUTH", "new") == OK
             assert client("EVAL", "return 1", 0) == 1
         assert admin("CONFIG", "SET", "requirepass", "") == OK
-
-
-# ---- those who are there ----
 
 
 def settled(figure):
@@ -199,9 +194,6 @@ def test_a_name_stays_with_its_client(redis, admin, make_headgate, revoked):
     assert b" name= " in nameless("CLIENT", "INFO")
 
 
-# ---- users that go ----
-
-
 def assert_gone(clients):
     for client in clients:
         with pytest.raises((Closed, ConnectionError)):
@@ -248,9 +240,6 @@ def test_a_connection_that_is_killed_does_not_come_back(redis, admin, make_headg
     newcomers = clients_of(headgate, password="new")
     at_once(lambda number: does_everything(newcomers[number], number), CLIENTS)
     assert refusals(admin) <= 2
-
-
-# ---- the operator's own ----
 
 
 def test_the_configured_password_is_tried_again(redis, admin, pool, make_headgate):

@@ -81,24 +81,6 @@ def test_links_are_followed_as_kubernetes_turns_them(redis, make_headgate, tmp_p
         assert admin("AUTH", "two") == OK
 
 
-def test_links_elsewhere_are_followed(redis, make_headgate, tmp_path):
-    """As certbot has it: a directory that is a link, and in it a link to a file in a third."""
-    for name in ("live", "archive"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "archive" / "1").write_text("one")
-    (tmp_path / "archive" / "2").write_text("two")
-    (tmp_path / "live" / "secret").symlink_to("../archive/1")
-    (tmp_path / "here").symlink_to(tmp_path / "live")
-    headgate = make_headgate(redis, admin_password_file=tmp_path / "here" / "secret")
-    (tmp_path / "live" / "next").symlink_to("../archive/2")
-    (tmp_path / "live" / "next").rename(tmp_path / "live" / "secret")
-    await_reload(headgate, 1)
-    (tmp_path / "archive" / "2").write_text("three")
-    await_reload(headgate, 2)
-    with headgate.admin() as admin:
-        assert admin("AUTH", "three") == OK
-
-
 def test_a_file_that_vanishes_changes_nothing(redis, make_headgate, secret):
     headgate = make_headgate(redis, admin_password_file=secret)
     secret.unlink()

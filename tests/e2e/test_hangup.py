@@ -163,15 +163,6 @@ def test_behind_wait_all_is_carried_out(place):
         place.await_gone()
 
 
-def test_much_behind_the_end_of_the_input(behind):
-    """The name has to be settled before the rest, which is more than is read ahead."""
-    with behind.connect() as client:
-        client.send(encode("CLIENT", "SETNAME", "me") + MUCH + encode("CLIENT", "SETNAME", "you") + MUCH)
-        client.shutdown_write()
-        assert client.read_to_end() == (b"+OK\r\n" + b"+PONG\r\n" * 20_000) * 2
-    behind.await_gone()
-
-
 def test_much_behind_a_request_whose_answer_was_not_seen(place):
     """Redis takes its time, and the end of the input comes long before it has taken all."""
     count = encode("EVAL", "for i = 1, 3000 do end redis.call('INCR', 'n')", 0, "x" * 2000)
@@ -299,8 +290,6 @@ def test_while_draining(behind):
     behind.await_blocked(0)
     behind.assert_nothing_is_popped()
 
-
-# ---- at random ----
 
 WORDS = [
     PING, encode("INCR", "n"), encode("GET", "k"), encode("SET", "k", b"v" * 20_000), encode("FLUSHALL"),

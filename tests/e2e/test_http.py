@@ -245,9 +245,6 @@ def test_examples_for_prometheus_name_what_there_is(started, redis):
     assert len(alerts_by_rule) == 3 and all("$labels.rule" in alert for alert in alerts_by_rule), alerts_by_rule
 
 
-# ---- several servers ----
-
-
 @pytest.fixture
 def make_several(make_headgate, make_redis):
     """A cache and a queue behind one Headgate with HTTP."""

@@ -434,12 +434,6 @@ def test_faulty_lists(tmp_path):
         assert result.returncode == 1 and words in result.stderr, result.stderr
 
 
-def test_an_exception_for_nobody_is_warned_of(tmp_path):
-    result = check_file(tmp_path, ["commands = get", "except = identity:batsh"], section="deny:a")
-    assert result.returncode == 0
-    assert '"identity:batsh" is no identity of the file' in result.stdout + result.stderr
-
-
 def test_the_password_is_not_printed(tmp_path):
     path = tmp_path / "h.ini"
     path.write_text(with_credentials(password="hunter2"))
