@@ -138,20 +138,12 @@ class Chance:
         self.random = random.Random(seed)
         self.values = {"$dump": oracle.dumps["string"], "$sha": oracle.sha, "$script": SCRIPT, "$empty": ""}
 
-    def is_so(self, probability):
-        return self.random.random() < probability
-
     def key(self, kind):
         group = self.random.choice(("public", "public", "secret"))
         return f"{group}:{kind}".encode()
 
-    def argument(self, word):
-        if word.startswith("@"):
-            return self.key(word[1:])
-        return to_bytes(self.values.get(word, word))
-
     def request(self, template):
-        return [self.argument(word) for word in template]
+        return [self.key(word[1:]) if word.startswith("@") else to_bytes(self.values.get(word, word)) for word in template]
 
     def spelling(self, word):
         """Any case of letters, and what Redis does not look at behind a NUL."""
@@ -170,7 +162,7 @@ class Chance:
 
     def _spell(self, request):
         for index in range(1, len(request)):
-            if request[index].isalpha() and request[index].isupper() and self.is_so(0.8):
+            if request[index].isalpha() and request[index].isupper() and self.random.random() < 0.8:
                 request[index] = self.spelling(request[index])
 
     def _miscount(self, request):
