@@ -1,0 +1,538 @@
+"""A walk through the troubles of a cluster: slots move and stay in two halves, masters step down, hang and are killed at any
+turn, processes are late. Clients before one or two Headgates pipeline all kinds of commands, and each reply is checked.
+
+What a client writes is its own: the words of its lists, each of which is one longer than before, and its registers. So an
+acknowledged write is there once and in the order in which it was sent, whatever else a reply may show. A connection that
+was closed leaves its keys behind, since what was under way may be executed or not: at the end their masters are asked.
+
+Redis replicates behind its acknowledgements. Before most masters go their writes are held up until the replica has all.
+Others go as they are (raw): then a list may lose its end, but nothing of which WAIT has said that the replica has it."""
+
+import collections
+import contextlib
+import math
+import random
+import threading
+import time
+
+import pytest
+
+from harness import world
+from harness.cluster import Cluster, tag_of
+from harness.resp import OK, QUEUED, Closed, Error, Push, encode
+from harness.upheaval import hold_writes
+
+CLIENTS, SLOTS, TROUBLES = 5, 9, 6
+NODE_TIMEOUT_MS = 1500
+WAIT_SECONDS = 60
+PATIENCE_SECONDS = 90
+# So long Headgate may not have heard of what nobody has told it by a redirection: it asks every ten seconds, or some more.
+AFTERMATH_SECONDS = 13
+MAX_LAG_SECONDS = 3
+PUSH = "return {redis.call('RPUSH', KEYS[1], ARGV[1]), ARGV[1]}"
+# A script that has written, and then says that it was not executed.
+LIE = "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.error_reply(ARGV[2])"
+# What may be said of a request that was not executed: while its slot moves, and while its master goes.
+MOVING = {"plain": (b"MOVED", b"ASK"), "transaction": (b"EXECABORT", b"MOVED", b"ASK", b"TRYAGAIN"),
+          "blocking": (b"UNBLOCKED", b"MOVED", b"ASK")}  # fmt: skip
+FAILING = {"plain": (b"READONLY",), "transaction": (b"EXECABORT", b"READONLY", b"MOVED", b"CLUSTERDOWN"),
+           "blocking": (b"UNBLOCKED", b"READONLY")}  # fmt: skip
+
+
+class Wrong(AssertionError):
+    """What nothing excuses."""
+
+
+class Walk:
+    """What all take part in. moved, failed, raw: {slot: until when it counts that it moved, its master went, went raw}."""
+
+    def __init__(self, cluster, headgates, draws):
+        self.cluster, self.headgates, self.draws = cluster, headgates, draws
+        self.slots = draws.sample(range(16384), SLOTS)
+        self.pace = draws.choice((0.01, 0.03, 0.1))
+        self.moved, self.failed, self.raw = {}, {}, {}
+        self.halves = set()  # nodes between which a slot is in two halves
+        self.ends = threading.Event()
+        self.failures = []
+        self.figures = collections.Counter()
+
+    @contextlib.contextmanager
+    def counts(self, kind, slots, aftermath=AFTERMATH_SECONDS):
+        kind.update(dict.fromkeys(slots, math.inf))
+        yield
+        kind.update(dict.fromkeys(slots, time.monotonic() + aftermath))
+
+    def guard(self, action):
+        try:
+            action()
+        except BaseException as error:  # pylint: disable=broad-except
+            self.failures.append(error)
+
+    def check(self):
+        if self.failures:
+            raise self.failures[0]
+
+    def rest(self, most):
+        time.sleep(self.draws.uniform(0, most))
+        self.check()
+
+    # ---- troubles ----
+
+    def slots_of(self, node):
+        return [slot for slot in self.slots if slot in self.cluster.slots_of(node)]
+
+    def _choose(self):
+        """A master of which no slot is in two halves, and the replica that can take its place."""
+        masters = [node for node in self.cluster.current_masters() if node not in self.halves]
+        master = self.draws.choice(masters)
+        return master, wait_slowly(lambda: self.cluster.replicas_of(master), "a replica of it")[0]
+
+    def step_down(self):
+        master, replica = self._choose()
+        with self.counts(self.failed, self.slots_of(master)):
+            self.cluster.fail_over(replica)
+            wait_slowly(lambda: not master.is_master(), "a master that steps down")
+
+    def go(self):
+        """Killed at any turn, or stopped for longer than the others wait."""
+        master, replica = self._choose()
+        is_raw, is_killed = self.draws.random() < 0.4, self.draws.random() < 0.6
+        slots = self.slots_of(master)
+        self.figures["raw"] += is_raw
+        with self.counts(self.failed, slots), self.counts(self.raw, slots if is_raw else [], 0):
+            if not is_raw:
+                hold_writes(master.ask)
+            if is_killed:
+                world.end(master.process.pid, self.draws.randrange(1, 3000))
+                master.asking = None
+                master.wait()
+            else:
+                master.pause()
+            wait_slowly(replica.is_master, "a replica that takes over")
+            self.rest(2)
+            if is_killed:
+                master.start()
+            else:
+                master.resume()
+                master.tell("CLIENT", "UNPAUSE")
+            wait_slowly(lambda: not master.is_master(), "the old master to see it")
+
+    def hang(self):
+        """For less than that: nobody takes its place."""
+        node = self.draws.choice(self.cluster.nodes)
+        node.pause()
+        time.sleep(self.draws.uniform(0, NODE_TIMEOUT_MS / 3000))
+        node.resume()
+
+    def be_late(self):
+        process = self.draws.choice(self.cluster.nodes + self.headgates).process
+        world.late(process.pid, self.draws.choice((0.001, 0.01, 0.05)), self.draws.choice((50, 500)))
+        self.rest(3)
+        world.late(process.pid, 0, 0)
+
+    def move(self):
+        """A slot with its keys, a few at once; and what else happens while it is in two halves."""
+        slot = self.draws.choice(self.slots)
+        source = self.cluster.owner(slot)
+        target = self.draws.choice([node for node in self.cluster.current_masters() if node is not source])
+        with self.counts(self.moved, [slot]):
+            self.halves = {source, target}
+            self.cluster.begin_migration(slot, target)
+            self.rest(0.5)
+            while self.cluster.move_keys(slot, source, target, self.draws.randint(1, 8)):
+                self.rest(0.2)
+                if self.draws.random() < 0.15:
+                    self.trouble(self.draws.choice((self.step_down, self.go, self.hang)))
+            told = [target, source] + (self.cluster.current_masters() if self.draws.random() < 0.5 else [])
+            for node in dict.fromkeys(told):
+                node.tell("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+            self.halves = set()
+            wait_slowly(lambda: target.ask("WAIT", 1, 1000) >= 1, "a replica that has all of the slot")
+
+    def trouble(self, kind):
+        self.figures[kind.__name__] += 1
+        kind()
+        self.check()
+
+    def settle(self):
+        """All agree. Asked at length, as to ask costs more than to wait."""
+
+        def is_quiet():
+            told = [node.cluster_info() for node in self.cluster.alive()]
+            well = all(info["cluster_state"] == "ok" for info in told)
+            return well and len({info["cluster_current_epoch"] for info in told}) == 1
+
+        wait_slowly(is_quiet, "a cluster that is well")
+        self.cluster.await_agreement()
+
+
+def wait_slowly(condition, what):
+    deadline = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+    return value
+
+
+class Log:
+    """A list that one connection appends words to. words: that were acknowledged, and when they were sent."""
+
+    def __init__(self, slot, key):
+        self.slot, self.key = slot, key
+        self.words, self.times, self.pending = [], [], []
+        self.durable = 0  # WAIT has said of so many that the replica has them
+
+    def cut(self, count):
+        assert count >= self.durable, f"{self.key}: {count} left of {self.durable} that the replica had"
+        del self.words[count:], self.times[count:]
+
+    def verify(self, found, may_have_lost):
+        """found: what its master has in the end."""
+        same = next((i for i, pair in enumerate(zip(self.words, found)) if pair[0] != pair[1]), min(len(self.words), len(found)))
+        rest = iter(self.pending)
+        is_right = same >= (self.durable if may_have_lost else len(self.words)) and all(word in rest for word in found[same:])
+        if not is_right:
+            raise Wrong(f"{self.key} has {found}, not {self.words} and some of {self.pending}, {self.durable} durable")
+
+
+class Walker:
+    """A client, in a thread."""
+
+    def __init__(self, walk, number):
+        self.walk, self.number = walk, number
+        self.draws = random.Random(walk.draws.random())
+        self.headgate = walk.headgates[number % len(walk.headgates)]
+        self.serial = self.connections = 0
+        self.all_logs, self.logs, self.twins = [], {}, {}
+        self.registers, self.all_registers = {}, []
+        self.sent = 0.0
+        self.has_written = False  # within the pipeline
+        self.thread = threading.Thread(target=walk.guard, args=(self.run,), daemon=True)
+
+    def _begin(self):
+        """Keys of a new connection."""
+        self.connections += 1
+        name = f"{self.number}.{self.connections}"
+        self.logs = {slot: Log(slot, f"{{{tag_of(slot)}}}:log:{name}") for slot in self.walk.slots}
+        self.twins = {slot: Log(slot, f"{{{tag_of(slot)}}}:twin:{name}") for slot in self.walk.slots}
+        self.registers = {f"{{{tag_of(slot)}}}:register:{name}": (slot, [None]) for slot in self.walk.slots}
+        self.all_logs += [*self.logs.values(), *self.twins.values()]
+        self.all_registers += self.registers.items()
+
+    def wrong(self, text):
+        raise Wrong(f"client {self.number} at {time.monotonic():.3f}, sent at {self.sent:.3f}: {text}")
+
+    def _word(self):
+        self.serial += 1
+        return f"{self.number}:{self.serial}".encode()
+
+    def excused(self, reply, slots, kind="plain"):
+        if not isinstance(reply, Error):
+            return False
+        for words, when in ((MOVING, self.walk.moved), (FAILING, self.walk.failed)):
+            if reply.startswith(words[kind]) and any(when.get(slot, -1) >= self.sent for slot in slots):
+                self.walk.figures[f"{reply.split()[0].decode()} of {kind}"] += 1
+                return True
+        return self.wrong(f"{kind} of {slots}: {reply}")
+
+    def same(self, reply, wanted):
+        if reply != wanted:
+            self.wrong(f"{reply} instead of {wanted}")
+
+    def may_have_lost(self, slot, since):
+        """Whether its master went raw after that."""
+        return self.walk.raw.get(slot, -1) >= since
+
+    def grown(self, log, word, length):
+        wanted = len(log.words) + 1
+        if length < wanted and log.times and self.may_have_lost(log.slot, log.times[-1]):
+            self.walk.figures["lost"] += wanted - length
+            log.cut(length - 1)
+        else:
+            self.same((log.key, length), (log.key, wanted))
+        log.words.append(word)
+        log.times.append(self.sent)
+
+    # ---- what is asked: commands, what checks their replies, what they write: (where to, word) ----
+
+    def push(self):
+        log, word = self.draws.choice(list(self.logs.values())), self._word()
+
+        def check(reply):
+            if not self.excused(reply, [log.slot]):
+                self.grown(log, word, reply)
+
+        return [("RPUSH", log.key, word)], check, [(log.pending, word)]
+
+    def push_by_script(self):
+        log, word = self.draws.choice(list(self.logs.values())), self._word()
+
+        def check(reply):
+            if not self.excused(reply, [log.slot]):
+                self.same(reply[1], word)
+                self.grown(log, word, reply[0])
+
+        return [("EVAL", PUSH, 1, log.key, word)], check, [(log.pending, word)]
+
+    def lie(self):
+        """Not of a slot that moves: the node could say then of the next request what the script has said."""
+        slots = [slot for slot in self.logs if self.walk.moved.get(slot, -1) < time.monotonic()]
+        log, word = self.logs[self.draws.choice(slots or list(self.logs))], self._word()
+        node = self.draws.choice(self.walk.cluster.nodes)
+        said = f"{self.draws.choice(('MOVED', 'ASK'))} {log.slot} {node.url}".encode()
+
+        def check(reply):
+            self.same(reply, said)
+            log.words.append(word)
+            log.times.append(self.sent)
+
+        return ([("EVAL", LIE, 1, log.key, word, said)], check, [(log.pending, word)]) if slots else self.echo()
+
+    def transact(self):
+        """Both lists have the word, or none has."""
+        slot, word = self.draws.choice(list(self.logs)), self._word()
+        log, twin = self.logs[slot], self.twins[slot]
+
+        def check(began, *replies):
+            self.same(began, OK)
+            for queued in replies[:2]:
+                if queued != QUEUED:
+                    self.excused(queued, [slot], "transaction")
+            if not self.excused(replies[2], [slot], "transaction"):
+                self.same(replies[:2], (QUEUED, QUEUED))
+                for each, length in zip((log, twin), replies[2]):
+                    self.grown(each, word, length)
+
+        commands = [("MULTI",), ("RPUSH", log.key, word), ("RPUSH", twin.key, word), ("EXEC",)]
+        return commands, check, [(log.pending, word), (twin.pending, word)]
+
+    def echo(self):
+        word = self._word()
+        return [("ECHO", word)], lambda reply: self.same(reply, word), []
+
+    def read(self):
+        log = self.draws.choice(list(self.logs.values()))
+        is_exact = self.headgate.options["reads"] == "master" or (self.headgate.window and self.has_written)
+
+        def check(length, last):
+            for reply in (length, last):
+                if isinstance(reply, Error):
+                    self.excused(reply, [log.slot])
+                    return
+            if self.may_have_lost(log.slot, log.times[-1] if log.times else math.inf):
+                return
+            if is_exact:
+                self.same((log.key, length, last), (log.key, len(log.words), log.words[-1] if log.words else None))
+            elif self.walk.moved.get(log.slot, -1) < self.sent:
+                old = sum(sent < self.sent - MAX_LAG_SECONDS - 1 for sent in log.times)
+                if not old <= length <= len(log.words) or last not in [None, *log.words]:
+                    self.wrong(f"{log.key} is read as {length}, {last}: {log.words}, {old} of them old")
+
+        return [("LLEN", log.key), ("LINDEX", log.key, -1)], check, []
+
+    def set_many(self):
+        """Of several slots: taken apart, and not atomic."""
+        keys, word = self.draws.sample(list(self.registers), self.draws.randint(1, 4)), self._word()
+        histories = [self.registers[key][1] for key in keys]
+
+        def check(reply):
+            is_refused = self.excused(reply, [self.registers[key][0] for key in keys])
+            for history in histories:
+                history[:] = [*(history if is_refused else []), word]
+
+        pairs = [part for key in keys for part in (key, word)]
+        return [("MSET", *pairs)], check, [(history, word) for history in histories]
+
+    def get_many(self):
+        keys = list(self.registers)
+
+        def check(reply):
+            if self.excused(reply, self.logs):
+                return
+            for key, value in zip(keys, reply):
+                slot, history = self.registers[key]
+                if value not in history and not self.may_have_lost(slot, -1) and self.headgate.options["reads"] == "master":
+                    self.wrong(f"{key} is read as {value}, not one of {history}")
+                if value is not None and not value.startswith(b"%d:" % self.number):
+                    self.wrong(f"{key} is read as {value}")
+
+        return [("MGET", *keys)], check, []
+
+    def wait_for_replica(self):
+        counts = [(log, len(log.words)) for log in self.logs.values()]
+
+        def check(reply):
+            if isinstance(reply, Error):
+                self.excused(reply, self.walk.slots)
+            elif reply >= 1:
+                for log, count in counts:
+                    log.durable = max(log.durable, min(count, len(log.words)))
+
+        return [("WAIT", 1, 200)], check, []
+
+    def queue(self):
+        slot, word = self.draws.choice(list(self.logs)), self._word()
+        key = f"{{{tag_of(slot)}}}:queue:{word.decode()}"
+
+        def check(pushed, popped):
+            if not self.excused(pushed, [slot]) and not self.excused(popped, [slot], "blocking"):
+                self.same(popped, [key.encode(), word])
+
+        return [("RPUSH", key, word), ("BLPOP", key, 5)], check, []
+
+    def publish(self):
+        slot, word = self.draws.choice(self.walk.slots), self._word()
+        return [("SPUBLISH", tag_of(slot), word)], lambda reply: self.excused(reply, [slot]), []
+
+    # ---- the rounds ----
+
+    def _round(self):
+        kinds = [self.push] * 4 + [self.push_by_script, self.transact, self.echo, self.read, self.read, self.set_many]
+        kinds += [self.get_many, self.publish, self.draws.choice((self.lie, self.queue, self.wait_for_replica))]
+        self.sent = time.monotonic()
+        self.has_written = False
+        asked = collections.deque()
+        for _ in range(self.draws.randint(1, 10)):
+            asked.append(self.draws.choice(kinds)())
+            self.has_written = self.has_written or bool(asked[-1][2])
+        try:
+            self.client.send(b"".join(encode(*command) for commands, *_ in asked for command in commands))
+            while asked:
+                commands, check, _ = asked[0]
+                replies = self.client.read_many(len(commands))
+                asked.popleft()
+                check(*replies)
+                self.walk.figures["requests"] += len(commands)
+        except (Closed, ConnectionError):
+            for _, _, writes in asked:
+                for pending, word in writes:
+                    pending.append(word)
+            raise
+
+    def _connect(self):
+        self._begin()
+        self.client = self.headgate.connect()
+        self.client.timeout = PATIENCE_SECONDS
+        self.client.socket.settimeout(PATIENCE_SECONDS)
+
+    def run(self):
+        self._connect()
+        while not self.walk.ends.is_set():
+            try:
+                self._round()
+            except (Closed, ConnectionError):
+                self.walk.figures["closed"] += 1
+                self._connect()
+            time.sleep(self.draws.expovariate(1 / self.walk.pace))
+
+    def verify(self):
+        """What is there in the end."""
+        owners = self.walk.cluster.alive()[0].slots()
+        masters = {node.id: node for node in self.walk.cluster.nodes}
+        for log in self.all_logs:
+            found = masters[owners[log.slot]].ask("LRANGE", log.key, 0, -1)
+            log.verify(found, bool(log.times) and self.may_have_lost(log.slot, log.times[-1]))
+        for key, (slot, history) in self.all_registers:
+            value = masters[owners[slot]].ask("GET", key)
+            if value not in history and not self.may_have_lost(slot, -1):
+                self.wrong(f"{key} is {value} in the end, not one of {history}")
+
+
+class Listener:
+    """A subscriber of shard channels, in a thread: what each client has published comes in its order, and once at most."""
+
+    def __init__(self, walk, number):
+        self.walk = walk
+        self.headgate = walk.headgates[number % len(walk.headgates)]
+        self.resp = 3 if number % 2 else 2
+        slots = walk.slots if self.resp == 3 else walk.slots[number : number + 1]
+        self.channels = [tag_of(slot).encode() for slot in slots]
+        self.last = collections.defaultdict(int)
+        self.heard = set()
+        self.thread = threading.Thread(target=walk.guard, args=(self.run,), daemon=True)
+
+    def _subscribe(self, client, channels):
+        for channel in channels:
+            client.request("SSUBSCRIBE", channel)
+
+    def _connect(self):
+        client = self.headgate.connect()
+        client.socket.settimeout(1)
+        if self.resp == 3:
+            client("HELLO", 3)
+        self._subscribe(client, self.channels)
+        return client
+
+    def _hear(self, kind, channel, word):
+        if channel not in self.channels:
+            raise Wrong(f"a listener has got {kind} of {channel}")
+        if kind != b"smessage":
+            return
+        who, serial = map(int, word.split(b":"))
+        if serial <= self.last[channel, who]:
+            raise Wrong(f"a listener has got {word} of {channel} behind {self.last[channel, who]}")
+        self.last[channel, who] = serial
+        self.heard.add(channel)
+        self.walk.figures["messages"] += 1
+
+    def run(self):
+        client = self._connect()
+        while not self.walk.ends.is_set():
+            try:
+                message = client.read()
+                assert type(message) is (Push if self.resp == 3 else list), message
+                self._hear(*message)
+                if message[0] == b"sunsubscribe":
+                    self.walk.figures["sunsubscribe"] += 1
+                    self._subscribe(client, [message[1]])
+            except TimeoutError:
+                pass
+            except (Closed, ConnectionError):
+                self.walk.figures["listeners closed"] += 1
+                client = self._connect()
+
+    def verify(self):
+        """All channels are heard again, without anything that the subscriber does for it."""
+        self.heard.clear()
+        wait_slowly(lambda: self.walk.failures or self.heard == set(self.channels), f"messages: {self.heard} of {self.channels}")
+
+
+def start(cluster, make_headgate, draws):
+    """A Headgate of some kind."""
+    reads = draws.choice(("master", "master", "prefer-replica"))
+    window = draws.choice((0, 2))
+    pool = draws.choice(("shared", "session")) if reads == "master" else "shared"
+    headgate = make_headgate(
+        cluster.url(), pool=pool, reads=reads, threads=draws.choice((1, 1, 2)), cross_slot="split", max_lag=f"{MAX_LAG_SECONDS}s",
+        read_own_writes=f"{window}s", sentinel_check="200ms", upstream_wait=f"{WAIT_SECONDS}s",
+    )  # fmt: skip
+    headgate.window = window
+    return headgate
+
+
+@pytest.mark.skipif(not world.is_inside(), reason="a walk wants a world")
+def test_a_walk(make_headgate):
+    draws = world.draws()
+    with Cluster(replicas=1, node_timeout=NODE_TIMEOUT_MS) as cluster:
+        headgates = [start(cluster, make_headgate, draws) for _ in range(draws.choice((1, 1, 2)))]
+        walk = Walk(cluster, headgates, draws)
+        walkers = [Walker(walk, number) for number in range(CLIENTS)]
+        listeners = [Listener(walk, number) for number in range(2)]
+        for each in walkers + listeners:
+            each.thread.start()
+        try:
+            for _ in range(TROUBLES):
+                walk.rest(1)
+                kinds = (walk.move, walk.move, walk.move, walk.go, walk.go, walk.step_down, walk.hang, walk.be_late)
+                walk.trouble(draws.choice(kinds))
+                walk.settle()
+            for listener in listeners:
+                listener.verify()
+        finally:
+            walk.ends.set()
+            for each in walkers + listeners:
+                each.thread.join()
+        walk.check()
+        for walker in walkers:
+            walker.verify()
+    print(f"{time.monotonic():.0f} s, {', '.join(f'{count} {name}' for name, count in sorted(walk.figures.items()))}")
