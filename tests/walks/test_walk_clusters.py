@@ -128,10 +128,10 @@ class Walk:
 
     def cut(self):
         """What it has read it executes, and then closes the connections before it answers."""
-        node = self.draws.choice(self.cluster.nodes)
+        node = self.draws.choice(self.cluster.current_masters())
         with self.counts(self.failed, self.slots_of(node)), node.connect() as direct:
             node.pause()
-            time.sleep(self.draws.uniform(0, 0.05))
+            time.sleep(self.draws.uniform(0, 0.3))
             direct.request("CLIENT", "KILL", "TYPE", "normal")
             node.resume()
             direct.read()
@@ -235,7 +235,7 @@ class Walker:
     def _connect(self):
         """With keys that no other connection had."""
         self.has_lied = False
-        name = f"{self.number}:{self._word()}"
+        name = self._word().decode()
         self.logs = [self._log(slot, f"log:{name}") for slot in self.walk.slots]
         self.twins = {log: self._log(log.slot, f"twin:{name}") for log in self.logs}
         self.registers = {f"{{{tag_of(slot)}}}:register:{name}": (slot, [None]) for slot in self.walk.slots}
@@ -288,7 +288,7 @@ class Walker:
         if not slots:
             return self.echo()
         slot, word = self.draws.choice(slots), self._word()
-        log = self._log(slot, f"lie:{word}")
+        log = self._log(slot, f"lie:{word.decode()}")
         said = f"{self.draws.choice(('MOVED', 'ASK'))} {slot} {self.draws.choice(self.walk.cluster.nodes).url}".encode()
 
         def check(reply):
