@@ -519,4 +519,4 @@ def test_a_walk(cluster, make_headgate):
     owners = {slot: cluster.owner(slot) for slot in walk.slots}
     for walker in walkers:
         walker.verify(owners)
-    print(f"{time.monotonic():.0f} s, {', '.join(f'{count} {name}' for name, count in sorted(walk.figures.items()))}")
+    print(f"{world.figures()['now'] / 1e9:.0f} s, {', '.join(f'{count} {name}' for name, count in sorted(walk.figures.items()))}")
