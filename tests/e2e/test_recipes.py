@@ -85,6 +85,7 @@ def test_it_is_sound(tmp_path, ini, session):
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.real  # bash tells by itself when a job has ended.
 @recipes
 def test_it_does_what_it_shows(as_here, terminal, ini, session):
     options, rules = sections(as_here(ini))

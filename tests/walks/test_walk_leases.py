@@ -833,13 +833,14 @@ class Walk:
             server.discard()
 
 
-def test_leases():
+def test_leases(record_property):
     walk = Walk(world.draws())
     try:
         walk.start()
         walk.run()
         for gate in walk.gates:
             gate.check_log()
-        print(f"walk: {time.monotonic():.0f} s,", ", ".join(f"{count} {name}" for name, count in walk.figures.items()))
+        for name, count in walk.figures.items():
+            record_property(name, count)
     finally:
         walk.close()
