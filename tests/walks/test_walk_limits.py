@@ -63,6 +63,9 @@ class Rule:
         self.most = self.draw.choice((2, 3, 5, 12, 40, 64, 65, 100))
         self.window = self.draw.choice((100, 300, 1000, 3000)) / 1000
         self.drop = self.draw.choice((1, 4, 20, 100)) / 1000
+        self.since = time.time()
+        if self.is_leased and self.hold < 0.001:
+            self.renew()  # no such rule may be
 
     @property
     def hold(self):
@@ -191,6 +194,8 @@ class Watch:
             self._changed(words[1].decode(), words[2], head.endswith("lua"))
         elif name == b"DEL" and b":hist:" in words[1]:
             self.states.pop(words[1].decode(), None)
+            if self.call and self.call[2]:
+                self._given_back(words[1].decode(), int(self.call[2][1]))
             self.epochs[words[1].decode()] += 1
             self.call = None if head.endswith("lua") else self.call
         elif not head.endswith("lua"):
@@ -216,7 +221,10 @@ class Watch:
             after = [(int(at) / 1e6, float(level))]
         self.states[key] = after
         call, self.call = self.call, None
-        if not by_script or not call or call[1] != key or not call[2][0].isdigit():
+        if not by_script or not call or call[1] != key:
+            return
+        if not call[2][0].isdigit():
+            self._given_back(key, int(call[2][1]))
             return
         rule, wanted, least = self._rule(key, call[2])
         at = call[0]
@@ -236,6 +244,12 @@ class Watch:
         self.walk.grants[key].append(Grant(at - EPSILON, at + hold + EPSILON, count, (self.life, key, self.epochs[key], rule.revision)))
         if count < wanted:
             self.walk.answers[key].append(Answer(at, rule.free_at(after, least), least))
+
+    def _given_back(self, key, count):
+        """Those granted last, mostly: nobody spends them."""
+        for grant in reversed(self.walk.grants[key]):
+            part = min(count, grant.count)
+            grant.count, count = grant.count - part, count - part
 
     def _end_call(self):
         """It has changed nothing: Redis refused, or had no such script, or no memory."""
@@ -325,7 +339,7 @@ class Walk:
         headgate, address, name = self.draw.randrange(len(self.headgates)), self.draw.randrange(1, 3), self.draw.choice("xyz")
         end = socket.create_connection(self.headgates[headgate].address, 30, (f"127.0.0.{address}", 0))
         client = Client(end)
-        client("CLIENT", "SETNAME", name)
+        assert client("CLIENT", "SETNAME", name) == OK
         self.clients[number] = client, headgate, {"all": "all", "name": f"name:{name}", "ip": f"ip:127.0.0.{address}"}
 
     def request(self, draw, headgate, subjects):
@@ -509,7 +523,7 @@ class Judge:
         return [one for one in self.walk.forgotten[bucket[0], bucket[1]] if one[2] in (None, bucket[2]) and one[1] > since and one[0] < until]
 
     def judge_local(self, rule, bucket, requests):
-        points = [(one.sent, one.executed, one.charges[bucket[1:]], one) for one in requests if one.admitted]
+        points = [(one.sent, one.executed, one.charges[bucket[1:]], one) for one in requests if one.admitted and one.sent > rule.since]
         never_more(rule, points, lambda since, until: not self.resets(bucket, since, until))
 
     def judge_grants(self, rule, bucket):
@@ -547,11 +561,15 @@ class Judge:
         span = request.sent + wait - 0.001 - EPSILON, request.replied + wait + EPSILON
         explain = self.explains_globally if rule.is_global else self.explains_locally
         why = [explain(request, rule, subject, cost, span) for subject, cost in asked]
+        if rule.is_global and rule.on_error == "local" and self.is_excused(request, rule):
+            why += [self.explains_locally(request, rule, subject, cost, span) for subject, cost in asked]
         assert None in why, f"{request}, told {span}, but {why}"
 
     def explains_locally(self, request, rule, subject, cost, span):
         bucket = request.headgate, rule.name, subject
         others = self.buckets[bucket]
+        if rule.is_global:
+            others = [one for one in self.buckets[None, *bucket[1:]] if one.headgate == request.headgate]
         perhaps, surely = [], []
         for one in others:
             resets = self.resets(bucket, one.sent, request.replied)
@@ -604,7 +622,9 @@ def match(requests, charge, grants, spent):
             part = min(cost, grant.count)
             grant.count -= part
             waiting[0][2] -= part
-            spent[grant.epoch].append((max(one.sent, grant.at), min(executed, grant.until), part, one))
+            # Of permits that were granted for a while some are not spent: it may have been given later ones.
+            last = executed if grant.until - grant.at > 3 * EPSILON else grant.until
+            spent[grant.epoch].append((max(one.sent, grant.at), min(executed, last), part, one))
             if part == cost:
                 heapq.heappop(waiting)
     return without + [one[-1] for one in waiting] + list(requests)
