@@ -147,7 +147,7 @@ class Request:
         return f"<{self.number} by {self.headgate} of {charges} {times} {self.reply!r}>"
 
 
-Answer = collections.namedtuple("Answer", "at free cost")  # Redis had no room for all that was asked for, but from then on
+Answer = collections.namedtuple("Answer", "at free cost distance")  # Redis had no room for all that was asked for, but from then on
 
 
 class Grant:
@@ -191,12 +191,13 @@ class Watch:
         elif name == b"TIME" and self.call:
             self.call[3] = True
         elif name == b"SET" and b":hist:" in words[1]:
-            self._changed(words[1].decode(), words[2], head.endswith("lua"))
+            self._changed(at, words[1].decode(), words[2], words[3:], head.endswith("lua"))
         elif name == b"DEL" and b":hist:" in words[1]:
             self.states.pop(words[1].decode(), None)
             if self.call and self.call[2]:
-                self._given_back(words[1].decode(), int(self.call[2][1]))
-            self.epochs[words[1].decode()] += 1
+                self.walk.given_back.add(words[1].decode())
+            else:
+                self.epochs[words[1].decode()] += 1
             self.call = None if head.endswith("lua") else self.call
         elif not head.endswith("lua"):
             self._end_call()
@@ -210,21 +211,27 @@ class Watch:
         assert numbers[:known] == rule.arguments(), f"{numbers} asked for {key}, of which {rule.arguments()} is true"
         return rule, *numbers[known : known + 2]
 
-    def _changed(self, key, value, by_script):
+    def state(self, key, at):
+        """What has not expired."""
+        state, until = self.states.get(key, ([], 0))
+        return state if at < until else []
+
+    def _changed(self, at, key, value, expiry, by_script):
         """The state is another. It is told in seconds: slots are (time, count), a funnel's drops all of one time."""
-        before = self.states.get(key, [])
+        before = self.state(key, at)
         if b"slots:" in value[:6]:
             pairs = [struct.unpack(">dd", value[i : i + 16]) for i in range(22, len(value), 16)]
-            after = [(at / 1e6, count) for at, count in pairs]
+            after = [(last / 1e6, count) for last, count in pairs]
         else:
-            level, at = value.split()
-            after = [(int(at) / 1e6, float(level))]
-        self.states[key] = after
+            level, then = value.split()
+            after = [(int(then) / 1e6, float(level))]
+        lasts = {b"PX": at + int(expiry[1]) / 1e3, b"PXAT": int(expiry[1]) / 1e3}[expiry[0].upper()] if expiry else None
+        self.states[key] = after, lasts or self.states[key][1]
         call, self.call = self.call, None
         if not by_script or not call or call[1] != key:
             return
         if not call[2][0].isdigit():
-            self._given_back(key, int(call[2][1]))
+            self.walk.given_back.add(key)
             return
         rule, wanted, least = self._rule(key, call[2])
         at = call[0]
@@ -243,20 +250,14 @@ class Watch:
         assert abs(hold - rule.hold) < 2e-6, f"held for {hold} s instead of {rule.hold}"
         self.walk.grants[key].append(Grant(at - EPSILON, at + hold + EPSILON, count, (self.life, key, self.epochs[key], rule.revision)))
         if count < wanted:
-            self.walk.answers[key].append(Answer(at, rule.free_at(after, least), least))
-
-    def _given_back(self, key, count):
-        """Those granted last, mostly: nobody spends them."""
-        for grant in reversed(self.walk.grants[key]):
-            part = min(count, grant.count)
-            grant.count, count = grant.count - part, count - part
+            self.walk.answers[key].append(Answer(at, rule.free_at(after, least), least, self.walk.distance()))
 
     def _end_call(self):
         """It has changed nothing: Redis refused, or had no such script, or no memory."""
         call, self.call = self.call, None
         if call and call[3] and call[2] and call[2][0].isdigit():
             rule, _, least = self._rule(call[1], call[2])
-            self.walk.answers[call[1]].append(Answer(call[0], rule.free_at(self.states.get(call[1], []), least), least))
+            self.walk.answers[call[1]].append(Answer(call[0], rule.free_at(self.state(call[1], call[0]), least), least, self.walk.distance()))
 
     def catch_up(self):
         word = b"%d" % next(self.walk.numbers)
@@ -289,7 +290,8 @@ class Walk:
         self.forgotten = collections.defaultdict(list)  # (headgate, rule): (from, to, subject or None)
         self.requests, self.seen = [], collections.Counter()
         self.spent = collections.defaultdict(list)  # by what was granted together: (since, until, cost, request)
-        self.undecided = collections.Counter()  # by Headgate: at least so many
+        self.given_back = set()  # keys; by what was granted before nobody can tell whether it was spent
+        self.undecided = collections.defaultdict(set)  # by Headgate: requests, and rules to which they were
         self.servers, self.watches = servers, [Watch(self, server) for server in servers]
         self.ways = [] if upstream else [Way(servers[0]) for _ in range(draw.choice((2, 3)))]
         text = self.text()
@@ -302,6 +304,9 @@ class Walk:
         self.actions = [self.stop_redis, self.stop_headgate, self.flush_scripts, self.reset, self.fill, self.reload]
         self.actions += [self.restart] if self.ways else []
         self.began = time.time()
+
+    def distance(self):
+        return max((way.delay for way in self.ways), default=0)
 
     def text(self):
         return "".join(rule.text() for rule in self.rules.values())
@@ -320,7 +325,7 @@ class Walk:
             assert admitted <= told["limit_admitted_total"] <= admitted + lost, (admitted, lost, told)
             assert refused <= told["limit_refused_total"] <= refused + lost, (refused, lost, told)
             undecided = sum(one.reply is not None and bool(UNDECIDED.fullmatch(one.reply)) for one in own if not one.may_count)
-            assert undecided + self.undecided[index] <= told["limit_undecided_total"] + lost, (undecided, self.undecided, told)
+            assert undecided + len(self.undecided[index]) <= told["limit_undecided_total"] + lost, (undecided, self.undecided[index], told)
             self.seen["undecided"] += told["limit_undecided_total"]
             self.seen["script calls"] += told["limit_script_calls_total"]
 
@@ -495,7 +500,7 @@ class Judge:
 
     def __init__(self, walk, requests, distances):
         self.walk, self.requests = walk, requests
-        self.distance = max(distances, default=0)
+        self.distance = walk.distance()
         for request in requests:
             at = walk.executed.get(request.number)
             distance = distances[request.headgate] if distances else 0
@@ -529,17 +534,18 @@ class Judge:
     def judge_grants(self, rule, bucket):
         """Each that was admitted had a permit, and these were not too many."""
         new = [one for one in self.requests if one.admitted and bucket[1:] in one.charges]
-        without = [one for one in match(new, bucket[1:], self.walk.grants[rule.key(bucket[2])], self.walk.spent)]
+        key = rule.key(bucket[2])
+        without = match(new, bucket[1:], self.walk.grants[key], self.walk.spent, key in self.walk.given_back)
         for one in without:
             assert rule.on_error != "deny" and self.is_excused(one, rule), f"admitted by nobody: {one}"
-            self.walk.undecided[one.headgate] += 1
+            self.walk.undecided[one.headgate].add((one.number, rule.name))
         if rule.on_error == "local":
             for headgate in range(len(self.walk.headgates)):
                 own = [(one.sent, one.executed, one.charges[bucket[1:]], one) for one in without if one.headgate == headgate]
                 place = headgate, *bucket[1:]
                 never_more(rule, own, lambda since, until, place=place: not self.resets(place, since, until))
         for epoch, points in self.walk.spent.items():
-            if epoch[1] == rule.key(bucket[2]) and epoch[-1] == rule.revision:
+            if epoch[1] == key and epoch[-1] == rule.revision:
                 never_more(rule, [point for point in points if point[1] > self.requests[0].sent - OLDEST])
 
     def is_excused(self, request, rule):
@@ -587,7 +593,7 @@ class Judge:
         answers = [one for one in answers if one.cost == cost and one.at > request.sent - OLDEST]
         for one in answers:
             overlaps = (min(until, request.replied) - max(since, one.at) for since, until in self.walk.troubles)
-            travel = 2 * self.distance + 2 * EPSILON + sum(max(0, overlap) for overlap in overlaps)
+            travel = 2 * one.distance + 2 * EPSILON + sum(max(0, overlap) for overlap in overlaps)
             if one.free - EPSILON <= span[1] and span[0] <= one.free + travel:
                 return None
         return f"room at {[(one.at, one.free) for one in answers[-8:]]}"
@@ -605,7 +611,7 @@ def never_more(rule, points, counts=lambda since, until: True):
                 assert total <= most, f"{total} instead of {most} in {until - since} s by {rule.text()}: {points[index:]}"
 
 
-def match(requests, charge, grants, spent):
+def match(requests, charge, grants, spent, is_loose):
     """Gives each request permits that could be spent then: those that end first to whom ends first. Who gets none is told.
     spent: by what was granted together."""
     waiting, without = [], []
@@ -623,7 +629,7 @@ def match(requests, charge, grants, spent):
             grant.count -= part
             waiting[0][2] -= part
             # Of permits that were granted for a while some are not spent: it may have been given later ones.
-            last = executed if grant.until - grant.at > 3 * EPSILON else grant.until
+            last = executed if is_loose or grant.until - grant.at > 3 * EPSILON else grant.until
             spent[grant.epoch].append((max(one.sent, grant.at), min(executed, last), part, one))
             if part == cost:
                 heapq.heappop(waiting)
