@@ -98,9 +98,8 @@ void limit_script_ask(struct limit_call *call, policy_script_done *done)
 }
 
 /* How long the permits' asking may be ago when Redis gets them back; rather more than less, or others' would be taken
- * for them. They have waited for one answer at least, and to give them back takes up to one and a half as long again,
- * if Redis has to be sent the script. Of a funnel: what may have leaked out of it meanwhile is not given back, unless
- * that is next to nothing: a hundredth of a drop would cost a request its place. */
+ * for them: giving back may take one and a half times what asking took, as the script may have to be sent. Of a funnel:
+ * what may have leaked out meanwhile is not given back, unless it is next to nothing. */
 static int64_t age_bound(const struct limit_state *state, int64_t age_us)
 {
     int64_t margin_us = state->window_us / 4 < RETURN_MARGIN_US ? state->window_us / 4 : RETURN_MARGIN_US;

@@ -52,7 +52,7 @@ class Rule:
         # It looks at the client alone: a pipeline is judged as a whole.
         self.is_plain = letter == "a" and self.per != "key"
         self.max_delay = draw.choice((0, 0, 0, 0.02, 0.3))
-        self.is_leased = self.is_global and draw.random() < 0.5
+        self.is_leased = letter == "h"
         self.on_error = draw.choice(("allow", "deny", "deny", "local"))
         self.timeout = draw.choice((0.05, 0.2, 2))
         self.revision = 0
@@ -164,13 +164,18 @@ class Watch:
     def __init__(self, walk, redis):
         self.walk, self.redis = walk, redis
         self.states, self.epochs = {}, collections.Counter()
-        self.call = None
+        self.call = self.listener = None
         self.start()
 
     def start(self):
+        """Once more for each life of it, when all of the last has been heard."""
+        if self.listener:
+            self.listener.join(30)
+            self._end_call()
         self.states.clear()
         self.life = next(self.walk.lives)
-        threading.Thread(target=self._listen, args=(self._monitor(),), daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, args=(self._monitor(),), daemon=True)
+        self.listener.start()
 
     def _monitor(self):
         client = self.redis.connect()
@@ -336,7 +341,9 @@ class Walk:
             assert admitted <= told["limit_admitted_total"] <= admitted + lost, (admitted, lost, told)
             assert refused <= told["limit_refused_total"] <= refused + lost, (refused, lost, told)
             undecided = sum(one.reply is not None and bool(UNDECIDED.fullmatch(one.reply)) for one in own if not one.may_count)
-            assert undecided + len(self.undecided[index]) <= told["limit_undecided_total"] + lost, (undecided, self.undecided[index], told)
+            assert undecided + len(self.undecided[index]) <= told["limit_undecided_total"] + lost, (
+                f"{undecided} denied, {sorted(self.undecided[index])} admitted undecided; {told['limit_undecided_total']} told"
+            )
             self.seen["undecided"] += told["limit_undecided_total"]
             self.seen["script calls"] += told["limit_script_calls_total"]
 
@@ -386,7 +393,8 @@ class Walk:
                 self.ask(client, batch)
                 refused = isinstance(batch[-1].reply, Error) and REFUSAL.fullmatch(batch[-1].reply)
                 wait = int(refused[3]) / 1000 if refused else 0.3
-                time.sleep(min(1, draw.choice((0.0002, 0.003, wait, max(0, wait - 0.0015), wait * draw.random()))))
+                together = -time.time() % 0.1
+                time.sleep(min(1, draw.choice((together, together, 0.0002, 0.003, wait, max(0, wait - 0.0015), wait * draw.random()))))
         except (Closed, OSError):
             self.clients[number] = None
 
