@@ -358,9 +358,15 @@ int main(int count, char **arguments)
     while (waitpid(inner, &status, 0) < 0 && errno == EINTR) {
     }
     if (tells) {
+        struct rusage used;
+        getrusage(RUSAGE_CHILDREN, &used);
         fprintf(stderr,
-                "world: seed %llu, %.6f virtual seconds, %llu turns, %llu processes, %llu kills, order %016llx\n",
-                (unsigned long long)world->seed, (double)world->now / (double)SECOND, (unsigned long long)world->turn,
+                "world: seed %llu, %.1f seconds of the processor, %.6f virtual seconds, %llu turns, %llu processes, "
+                "%llu kills, order %016llx\n",
+                (unsigned long long)world->seed,
+                (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                    1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec),
+                (double)world->now / (double)SECOND, (unsigned long long)world->turn,
                 (unsigned long long)world->process_serial, (unsigned long long)world->kills,
                 (unsigned long long)world->order);
     }
