@@ -105,37 +105,6 @@ def test_the_rights_that_are_named_are_enough(redis, make_headgate):
     assert counter(headgate, "flush_failures_total") == 0
 
 
-def words_of(line):
-    """The names of a line's words, in order; none of its values has = in it."""
-    return re.findall(r"(?:^|\s)(\w+)=", line)
-
-
-def test_lines_have_the_words_that_are_shown(redis, make_headgate):
-    logs = "slowlog_threshold = 1ms\n[counters]\nenabled = on\n[events]\nenabled = on\n"
-    headgate = launch(make_headgate, redis, "shared", ON + logs)
-    client = headgate.connect()
-    for _ in range(100):
-        client("DEBUG", "SLEEP", "0.002")
-    await_report(headgate, "debug", 100)
-    page = (REPOSITORY / "docs" / "latency.md").read_text()
-
-    def shown(beginning):
-        return words_of(re.search(rf"^.*?({re.escape(beginning)}.*?)(?:`.*)?$", page, flags=re.MULTILINE).group(1))
-
-    with headgate.admin() as admin:
-
-        def answered(*question):
-            wait_for(lambda: isinstance(admin(*question), bytes) and admin(*question).strip(), 30, f"{question} to answer")
-            return words_of(admin(*question).decode().splitlines()[0])
-
-        assert answered("REPORT", "debug") == shown("interface=orders from=")
-        assert answered("SLOWLOG") == shown("id=7 time=")
-        client.pipeline([("GET", "k")] * 500)
-        assert answered("HOTKEYS") == shown('count=640 error=64')
-        assert answered("COUNTER", "requests", "60") == shown("time=1795291200 count=17")
-        assert answered("COMMON", "slow", "warning") == shown('count=3 event="limit:checkout get"')
-
-
 def test_plotting(shell):
     (typed,) = snippets("Plotting")
     report = shell.measure()

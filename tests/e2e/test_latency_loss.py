@@ -123,12 +123,3 @@ def test_a_drain_flushes_what_comes_until_the_end(redis, make_headgate):
         assert headgate.wait() == 0
     assert on_record(redis)["count"] == 40
     assert on_record(redis, "headgate:statistics_blpop|blocking")["count"] == 1
-
-
-def test_a_drain_ends_without_redis(redis, make_headgate):
-    headgate = launch(make_headgate, redis, "shared", ON.replace("1s", "10m"))
-    client = headgate.connect()
-    client("GET", "k")
-    client.close()
-    redis.signal(signal.SIGSTOP)
-    assert headgate.terminate() == 0

@@ -6,27 +6,14 @@ import time
 import pytest
 
 from harness.leases import (
-    COMPARE_AND_DELETE,
-    LEASE,
-    LEASE_MS,
-    LONG,
-    await_counter,
-    await_keys,
-    counters,
-    lease_of,
-    losses,
-    rule,
-    score_of,
-    take,
-    take_fair_permit,
-    take_permit,
-    transact,
+    COMPARE_AND_DELETE, LEASE, LEASE_MS, await_counter, await_keys, counters, lease_of, losses, rule, score_of, take,
+    take_fair_permit, take_permit, transact,
 )
 from harness.resp import OK, wait_for
 from harness.threads import at_once
 
 CONTENDERS = 4
-ROUNDS = 60
+ROUNDS = 30
 # As long as no machine stands still: here nothing is to run out.
 LONG_LEASE_MS = 20_000
 LONG_LEASE = LONG_LEASE_MS / 1000
@@ -119,14 +106,11 @@ def release_fair(client, key, token):
 
 
 RECIPES = {
-    "script": (set_nx, by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "TOKEN")),
     "delifeq": (set_nx, by("DELIFEQ", "KEY", "TOKEN")),
     "del": (set_nx, by("DEL", "KEY")),
     "watch": (set_nx, watched),
-    "exec-script": (set_nx, in_transaction(("EVAL", COMPARE_AND_DELETE, 1, "KEY", "TOKEN"))),
     "exec-del": (set_nx, in_transaction(("DEL", "KEY"), ("PUBLISH", "released", "KEY"))),
     "setnx": (setnx, by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "TOKEN")),
-    "setnx-watch": (setnx, watched),
     "setnx-expire-watch": (setnx_and_expire, watched),
     "hash": (take_hash, release_hash),
     "semaphore-1": (permit(1), by("ZREM", "KEY", "TOKEN")),
@@ -185,12 +169,12 @@ def assert_counted(headgate, tally):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_each_recipe_is_counted_exactly(make_shared, redis, name, threads):
+def test_each_recipe_is_counted_exactly(make_shared, redis, name):
     """By clients that take it from each other's hands: the answer to a release comes after the next one has it."""
     options = {"keys": "lock:*", "ttl": f"{LONG_LEASE_MS}ms", "owner": "connection", "prolong_explicit": "on"}
     if name.endswith("-2"):
         options["limit"] = 2
-    headgate = make_shared(rule(**options), threads=threads)
+    headgate = make_shared(rule(**options), threads=4)
     tally = Tally()
     contend(headgate, "lock:a", RECIPES[name], tally, ROUNDS, hold=0.002)
     assert tally.acquired == CONTENDERS * ROUNDS
@@ -238,9 +222,9 @@ def test_a_limit_that_is_said(make_shared, redis):
 # ---- what was lost, and what nobody can know ----
 
 
-def test_a_release_by_a_script_that_nobody_knows(make_shared, redis, threads):
+def test_a_release_by_a_script_that_nobody_knows(make_shared, redis):
     """Neither released nor lost: a count of its own."""
-    headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", owner="connection"), threads=threads)
+    headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", owner="connection"), threads=4)
     tally = Tally()
 
     def release(client, key, token):
@@ -263,21 +247,17 @@ def delete_by_function(client, name):
 
 UNDECLARED = {
     "the key is a value": lambda client, key: client("EVAL", BY_VALUE, 0, key, "t"),
-    "it is a value beside a key": lambda client, key: client("EVAL", BY_VALUE, 1, "other", key, "t"),
-    "it is built": lambda client, key: client("EVAL", "redis.call('del', 'lock:' .. ARGV[1])", 0, key[len("lock:") :]),
     "a flush": lambda client, key: client("EVAL", "redis.call('flushdb')", 0),
-    "in a transaction": lambda client, key: transact(client, ("EVAL", BY_VALUE, 0, key, "t")),
     "a function": lambda client, key: client("FCALL", "unseen", 0, key),
-    "a digest": lambda client, key: client("EVALSHA", client("SCRIPT", "LOAD", BY_VALUE), 0, key, "t"),
     "many values": lambda client, key: client("EVAL", "redis.call('del', ARGV[1500])", 1, "x", *["y"] * 1499, key),
     "a long one": lambda client, key: client("EVAL", BY_VALUE, 0, key, "t", "x" * 300_000),
 }
 
 
 @pytest.mark.parametrize("name", UNDECLARED)
-def test_a_release_by_a_script_that_does_not_say_its_keys(make_shared, redis, threads, name):
+def test_a_release_by_a_script_that_does_not_say_its_keys(make_shared, redis, name):
     """Nobody knows what that has done: to any lock of its database. Another one's are lost as ever."""
-    headgate = make_shared(rule(owner="connection"), threads=threads, cut_through="64kb")
+    headgate = make_shared(rule(owner="connection"), threads=4, cut_through="64kb")
     client, other = headgate.connect(), headgate.connect()
     delete_by_function(client, "unseen")
     for number in range(3):
@@ -303,6 +283,7 @@ def test_scripts_that_say_no_keys_and_change_nothing(make_shared, redis):
     client = headgate.connect()
     take(client, "lock:a", ms=LEASE_MS)
     for _ in range(20):
+        assert client("EVAL", "return redis.call('pttl', KEYS[1])", 1, "lock:a") > 0, "it has run out"
         assert client("EVAL", "return redis.call('time')", 0)
         assert client("EVAL_RO", "return ARGV[1]", 0, "lock:a") == b"lock:a"
         time.sleep(0.05)
@@ -312,23 +293,6 @@ def test_scripts_that_say_no_keys_and_change_nothing(make_shared, redis):
     redis.connect()("DEL", "lock:a")
     await_keys(headgate, [])
     assert losses(headgate) == {"gone": 1}, counters(headgate)
-
-
-def test_a_script_that_only_looks_changes_nothing(make_shared, redis):
-    """However often it is run, the lock is kept; and what is lost later is lost."""
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    take(client, "lock:a", ms=LEASE_MS)
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        assert client("EVAL", "return redis.call('pttl', KEYS[1])", 1, "lock:a") > 0, "it has run out"
-        time.sleep(0.01)
-    renewals = int(lease_of(headgate, "lock:a")["renewals"])
-    wait_for(lambda: int(lease_of(headgate, "lock:a")["renewals"]) > renewals + 1, what="two renewals")
-    redis.connect()("DEL", "lock:a")
-    await_keys(headgate, [])
-    found = counters(headgate)
-    assert losses(headgate) == {"gone": 1} and "unseen_total" not in found, found
 
 
 def test_what_is_lost_is_counted_to_the_last(make_shared, redis):

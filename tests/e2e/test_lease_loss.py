@@ -7,32 +7,11 @@ import time
 import pytest
 
 from harness.leases import (
-    COMPARE_AND_PEXPIRE,
-    LEASE_MS,
-    LONG,
-    Monitor,
-    assert_kept,
-    assert_untouched,
-    await_counter,
-    await_gone,
-    await_keys,
-    await_lease,
-    await_left,
-    counter,
-    counters,
-    ends,
-    keys_of,
-    lease_of,
-    losses,
-    remaining,
-    rule,
-    score_of,
-    take,
+    LEASE_MS, LONG, Monitor, assert_kept, assert_untouched, await_counter, await_gone, await_keys, await_lease, await_left,
+    counter, counters, ends, keys_of, lease_of, losses, remaining, rule, score_of, take,
 )
 from harness.resp import OK, wait_for
 from harness.rules import launch
-from harness.servers import Redis
-from harness.target import info
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
 
@@ -45,16 +24,11 @@ INTERFERENCE = {
     "deleted": ([("DEL", "KEY")], "gone"),
     "renamed": ([("RENAME", "KEY", "other:renamed")], "gone"),
     "replaced": ([("SET", "KEY", "other", "PX", 60_000)], "taken"),
-    "replaced-keeping": ([("SET", "KEY", "T", "KEEPTTL")], "taken"),
-    "appended": ([("APPEND", "KEY", "x")], "taken"),
     "persisted": ([("PERSIST", "KEY")], "persisted"),
-    "set-for-ever": ([("SET", "KEY", "t")], "persisted"),
     "shortened": ([("PEXPIRE", "KEY", 20_000)], "shortened"),
     "a-list": ([("DEL", "KEY"), ("RPUSH", "KEY", "t")], "type"),
-    "a-hash": ([("DEL", "KEY"), ("HSET", "KEY", "t", "1")], "type"),
 }
 PERMITS = {
-    "removed": ([("ZREM", "KEY", "id")], "gone"),
     "swept": ([("ZREMRANGEBYSCORE", "KEY", "-inf", "+inf")], "gone"),
     "with-others": ([("ZADD", "KEY", 1, "other"), ("ZREM", "KEY", "id")], "taken"),
     "a-string": ([("DEL", "KEY"), ("SET", "KEY", "id")], "type"),
@@ -88,7 +62,7 @@ def test_what_others_do_is_a_loss(make, redis, monitor):
     assert_untouched(redis, monitor, keys)
     there = {key for key, life in remaining(redis, *keys).items() if life != -2}
     gone = {"lock:deleted", "lock:renamed"}
-    assert there == set(keys) - gone - {"sem:removed", "sem:swept"}
+    assert there == set(keys) - gone - {"sem:swept"}
     assert remaining(redis, "lock:persisted")["lock:persisted"] == -1
     log = headgate.log()
     for line in (
@@ -114,30 +88,6 @@ def test_losses_do_not_fill_the_log(make_shared, redis):
     assert 1 <= headgate.log().count("lock lost (gone)") <= 100
 
 
-def test_a_lock_whose_lease_others_extend(make_shared, redis):
-    """That is no harm: Headgate waits, and shortens nothing."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    take(client, "lock:a")
-    assert redis.connect()("PEXPIRE", "lock:a", 2 * LEASE_MS) == 1
-    end = ends(redis, "lock:a")
-    await_counter(headgate, "deferred_total", 1)
-    assert ends(redis, "lock:a") == end
-    assert not losses(headgate)
-
-
-def test_a_permit_whose_score_others_set(make_shared, redis):
-    headgate = make_shared(rule(keys="sem:*", ttl=f"{LEASE_MS}ms"))
-    client = headgate.connect()
-    assert client("ZADD", "sem:a", time.time(), "id") == 1
-    moved = time.time() + 2
-    assert redis.connect()("ZADD", "sem:a", "XX", "CH", moved, "id") == 1
-    await_counter(headgate, "deferred_total", 1)
-    assert score_of(redis, "sem:a", "id") >= moved
-    wait_for(lambda: score_of(redis, "sem:a", "id") > moved, what="the next renewal")
-    assert not losses(headgate)
-
-
 # ---- max_hold ----
 
 
@@ -158,32 +108,11 @@ def test_max_hold(make_shared, redis, monitor):
     assert_kept(redis, ["lock:a"], 1)
 
 
-def test_max_hold_shorter_than_the_lease(make_shared, redis, monitor):
-    """The client's own lease is not cut: it is only not renewed."""
-    headgate = make_shared(rule(max_hold="300ms", renew="1/3"))
-    client = headgate.connect()
-    take(client, "lock:a")
-    assert await_lease(headgate, "lock:a", "max-hold")["reason"] == "max_hold reached"
-    assert counter(headgate, "max_hold_total") == 1
-    headgate.await_log("max_hold reached, not renewed any more: lock:a of ")
-    assert not monitor.renewals("lock:a")
-    assert client("DEL", "lock:a") == 1
-    await_keys(headgate, [])
-    assert not losses(headgate)
-
-
-def test_an_extension_does_not_start_max_hold_anew(make_shared, redis):
-    headgate = make_shared(rule(max_hold="2s"))
-    client = headgate.connect()
-    take(client, "lock:a")
-    while lease_of(headgate, "lock:a")["state"] != "max-hold":
-        assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-
-
 # ---- Redis ----
 
 
 def test_redis_stands_still_for_less_than_a_lease(make_shared, redis):
+    """And all connections to it are killed, again and again."""
     headgate = make_shared(rule())
     client = headgate.connect()
     keys = [f"lock:{number}" for number in range(20)]
@@ -192,7 +121,10 @@ def test_redis_stands_still_for_less_than_a_lease(make_shared, redis):
     redis.signal(signal.SIGSTOP)
     time.sleep(0.6)
     redis.signal(signal.SIGCONT)
-    assert_kept(redis, keys, 5)
+    for _ in range(3):
+        assert redis.connect()("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 0
+        time.sleep(0.3)
+    assert_kept(redis, keys, 4)
     assert keys_of(headgate) == set(keys) and not losses(headgate)
 
 
@@ -212,9 +144,7 @@ def test_redis_stands_still_for_longer(make_shared, redis, monitor):
     assert all(life == -2 for life in remaining(redis, *keys).values())
 
 
-@pytest.mark.parametrize(
-    ("pool", "pause"), [("shared", 0), ("session", 0), ("shared", LONG)], ids=["shared", "session", "after a lease"]
-)
+@pytest.mark.parametrize(("pool", "pause"), [("session", 0), ("shared", LONG)], ids=["session", "after a lease"])
 def test_redis_comes_back_empty(redis, make_headgate, pool, pause):
     """Every lock is lost, none is brought back, and each is asked for a few times at most."""
     headgate = launch(make_headgate, redis, pool, rule())
@@ -263,20 +193,6 @@ def test_redis_comes_back_as_it_was_before(make_shared, redis):
     assert keys_of(headgate) == {"lock:a", "lock:endless"} and not losses(headgate)
 
 
-def test_the_connections_to_redis_are_killed(make_shared, redis):
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(20)]
-    for key in keys:
-        take(client, key)
-    direct = redis.connect()
-    for _ in range(3):
-        assert direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 0
-        time.sleep(0.3)
-    assert_kept(redis, keys, 4)
-    assert keys_of(headgate) == set(keys) and not losses(headgate)
-
-
 def test_headgate_may_not_run_scripts(make_shared, redis):
     """Renewals fail: counted, logged once, and the lock ends as lost."""
     direct = redis.connect()
@@ -310,8 +226,7 @@ def test_scripts_are_loaded_again(make_shared, redis):
 
 
 @pytest.mark.threads
-@pytest.mark.parametrize("late_ms", [0, 1000], ids=["", "late"])
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(("late_ms", "threads"), [(0, 1), (1000, 4)], ids=["", "late"])
 def test_a_drain_renews_once_more(make_shared, redis, monitor, threads, late_ms):
     """So that clients have a whole lease to come back in, however late Redis answers."""
     headgate = make_shared(rule(renew="9/10", ttl="4s"), threads=threads)
@@ -350,55 +265,15 @@ def test_a_drain_does_not_bring_back_what_was_released(make_shared, redis, monit
     assert not monitor.of("lock:released", start) and not monitor.of("lock:dropped", start)
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["within grace", "after grace"])
-def test_a_drain_and_the_owner_that_left_before(make_shared, redis, monitor, gone):
+def test_a_drain_and_the_owner_that_left_before(make_shared, redis, monitor):
     """Who has gone for good is not helped; who may come back elsewhere is neither, as nothing is renewed in grace."""
-    headgate = make_shared(rule(grace=0 if gone else "60s"))
+    headgate = make_shared(rule("within", keys="lock:within", grace="60s") + rule("after", keys="lock:after"))
     client = headgate.connect()
-    take(client, "lock:a", ms=3000)
+    take(client, "lock:within", ms=3000)
+    take(client, "lock:after", ms=3000)
     client.reset()
-    if gone:
-        await_keys(headgate, [])
-    else:
-        await_lease(headgate, "lock:a", "ownerless")
+    await_keys(headgate, ["lock:within"])
+    await_lease(headgate, "lock:within", "ownerless")
     start = monitor.mark(redis)
     assert headgate.terminate() == 0
-    assert not monitor.renewals("lock:a", start)
-
-
-def test_headgate_is_killed(make_shared, redis):
-    """Nobody renews it then: it ends with its lease."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    take(client, "lock:a")
-    time.sleep(LONG)
-    headgate.expected_exit = {-signal.SIGKILL}
-    headgate.kill()
-    assert 0 < remaining(redis, "lock:a")["lock:a"] <= LEASE_MS
-    await_left(redis, "lock:a")
-
-
-# ---- failover ----
-
-
-def test_failover_keeps_what_was_replicated_and_loses_the_rest(redis, make_shared):
-    """A replica that has not heard of a lock takes its master's place: that lock is lost, and not made anew."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    replica = Redis("--replicaof", "127.0.0.1", str(redis.port))
-    try:
-        with replica.connect() as promoted:
-            wait_for(lambda: info(promoted, "replication")["master_link_status"] == "up", what="the replica")
-            take(client, "lock:known")
-            wait_for(lambda: promoted("EXISTS", "lock:known") == 1, what="the lock to be replicated")
-            assert promoted("REPLICAOF", "NO", "ONE") == OK
-            take(client, "lock:unknown")
-            redis.kill()
-            assert promoted("CONFIG", "SET", "port", str(redis.port)) == OK
-            await_counter(headgate, "lost_gone_total", 1, seconds=20)
-            assert keys_of(headgate) == {"lock:known"}
-            assert_kept(redis, ["lock:known"], 1)
-            assert promoted("EXISTS", "lock:unknown") == 0
-            assert client("DEL", "lock:known", "lock:unknown") == 1
-    finally:
-        replica.discard()
+    assert not monitor.renewals("lock:within", start) and not monitor.renewals("lock:after", start)

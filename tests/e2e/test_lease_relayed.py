@@ -27,16 +27,17 @@ def settle(client):
     assert client("PING")
 
 
-@pytest.mark.parametrize("owner", ["process", "connection", "client"])
-def test_who_dies_behind_another_headgate_keeps_no_lock(make_shared, redis, sidecar_of, owner):
+def test_who_dies_behind_another_headgate_keeps_no_lock(make_shared, redis, sidecar_of):
     """A Headgate's connection lives longer than its clients: their locks end with their leases."""
-    headgate = make_shared(rule(owner=owner), tls=False)
+    owners = ("process", "connection", "client")
+    headgate = make_shared("".join(rule(owner, keys=f"lock:{owner}", owner=owner) for owner in owners), tls=False)
     sidecar = sidecar_of(headgate)
     client, other = sidecar.connect(), sidecar.connect()
     settle(other)
-    take(client, "lock:a")
+    for owner in owners:
+        take(client, f"lock:{owner}")
     client.reset()
-    await_left(redis, "lock:a")
+    await_left(redis, *(f"lock:{owner}" for owner in owners))
     headgate.await_log(WARNING)
     assert counters(headgate).get("renewals_total", 0) == 0
 

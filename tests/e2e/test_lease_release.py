@@ -6,28 +6,8 @@ import time
 import pytest
 
 from harness.leases import (
-    COMPARE_AND_DELETE,
-    COMPARE_AND_PEXPIRE,
-    LEASE_MS,
-    LONG,
-    assert_kept,
-    assert_untouched,
-    await_counter,
-    await_gone,
-    await_keys,
-    await_left,
-    counter,
-    counters,
-    keys_of,
-    lease_of,
-    leases,
-    losses,
-    remaining,
-    rule,
-    score_of,
-    take,
-    take_permit,
-    transact,
+    COMPARE_AND_DELETE, COMPARE_AND_PEXPIRE, LEASE_MS, assert_kept, assert_untouched, await_counter, await_keys, await_left,
+    counter, counters, keys_of, lease_of, losses, remaining, rule, take, transact,
 )
 from harness.resp import NIL_ARRAY, OK, Error, wait_for
 from harness.rules import launch
@@ -71,34 +51,26 @@ def by(*command):
 WAYS = {
     "del": (by("DEL", "KEY"), 1),
     "del-among-others": (by("DEL", "lock:none", "KEY", "other:none"), 1),
-    "unlink": (by("UNLINK", "KEY"), 1),
     "getdel": (by("GETDEL", "KEY"), b"t"),
     "compare-and-delete": (by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t"), 1),
     "by-digest": (by_digest, 1),
     "delifeq": (by("DELIFEQ", "KEY", "t"), 1),
-    "delifequals": (by("DELIFEQUALS", "KEY", "t"), 1),
     "watch": (watched, [1]),
     "multi-unlink": (in_transaction(("PING",), ("UNLINK", "KEY")), [b"PONG", 1]),
-    "multi-script": (in_transaction(("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t")), [1]),
     "rename": (lambda client, key: client("RENAME", key, f"renamed:{key}"), OK),
     "renamenx": (lambda client, key: client("RENAMENX", key, f"renamed:{key}"), 1),
     "move": (by("MOVE", "KEY", 1), 1),
     "set": (by("SET", "KEY", "other", "PX", 60_000), OK),
     "set-for-ever": (by("SET", "KEY", "t"), OK),
-    "set-get": (by("SET", "KEY", "other", "PX", 60_000, "GET"), b"t"),
     "set-xx": (by("SET", "KEY", "other", "XX"), OK),
-    "getset": (by("GETSET", "KEY", "other"), b"t"),
-    "setex": (by("SETEX", "KEY", 60, "other"), OK),
     "psetex": (by("PSETEX", "KEY", 60_000, "t"), OK),
-    "mset": (by("MSET", "other:a", 1, "KEY", "other"), OK),
     "persist": (by("PERSIST", "KEY"), 1),
     "pexpire-0": (by("PEXPIRE", "KEY", 0), 1),
-    "expire-negative": (by("EXPIRE", "KEY", -1), 1),
     "expireat-past": (by("EXPIREAT", "KEY", 1), 1),
     "extend-by-0": (by("EVAL", COMPARE_AND_PEXPIRE, 1, "KEY", "t", 0), 1),
 }
 # Their keys are there still, and no business of the watchdog any more.
-STAY = {"set", "set-for-ever", "set-get", "set-xx", "getset", "setex", "psetex", "mset", "persist"}
+STAY = {"set", "set-for-ever", "set-xx", "psetex", "persist"}
 
 
 def test_released_is_released(make, redis, monitor):
@@ -121,15 +93,14 @@ def test_released_is_released(make, redis, monitor):
     assert counters(headgate)["released_total"] == len(WAYS) + 1 == counters(headgate)["acquired_total"]
 
 
-@pytest.mark.parametrize("command", [("FLUSHALL",), ("FLUSHDB", "ASYNC")], ids=" ".join)
-def test_a_flush_ends_all(make_shared, redis, monitor, command):
+def test_a_flush_ends_all(make_shared, redis, monitor):
     headgate = make_shared(RULE)
     client = headgate.connect()
     keys = [f"lock:{number}" for number in range(20)]
     for key in keys:
         take(client, key)
     client("ZADD", "lock:sem", time.time(), "id")
-    assert client(*command) == OK
+    assert client("FLUSHALL") == OK
     await_keys(headgate, [])
     assert_untouched(redis, monitor, keys + ["lock:sem"])
     assert redis.connect()("DBSIZE") == 0
@@ -168,10 +139,8 @@ def test_a_refused_release_leaves_it_kept(make, redis):
     assert direct("SET", "other:there", 1) == OK
     digest = client("SCRIPT", "LOAD", COMPARE_AND_DELETE)
     refused = {
-        "eval": (by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "wrong"), 0),
         "evalsha": (by("EVALSHA", digest, 1, "KEY", "wrong"), 0),
         "delifeq": (by("DELIFEQ", "KEY", "wrong"), 0),
-        "delifequals": (by("DELIFEQUALS", "KEY", "wrong"), 0),
         "extend": (by("EVAL", COMPARE_AND_PEXPIRE, 1, "KEY", "wrong", 1), None),
         "renamenx": (by("RENAMENX", "KEY", "other:there"), 0),
         "discard": (lambda client, key: client.pipeline([("MULTI",), ("DEL", key), ("DISCARD",)])[-1], OK),
@@ -181,14 +150,11 @@ def test_a_refused_release_leaves_it_kept(make, redis):
             lambda client, key: client.pipeline([("MULTI",), ("DEL", key), ("GET",), ("EXEC",)])[-1][:9],
             b"EXECABORT",
         ),
-        "other-key": (by("DEL", "lock:another"), 0),
         "other-database": (
             lambda client, key: client.pipeline([("SELECT", 1), ("DEL", key), ("SELECT", 0)]),
             [OK, 0, OK],
         ),
         "error": (lambda client, key: isinstance(client("GETDEL", key, "too many"), Error), True),
-        "wrong-number": (lambda client, key: isinstance(client("PEXPIRE", key, "x"), Error), True),
-        "set-nx": (by("SET", "KEY", "wrong", "NX", "PX", 1), None),
         "pexpire-gt": (by("PEXPIRE", "KEY", 1, "GT"), 0),
     }
     keys = [f"lock:{name}" for name in refused]
@@ -201,19 +167,6 @@ def test_a_refused_release_leaves_it_kept(make, redis):
     assert_kept(redis, keys)
     assert keys_of(headgate) == {*keys, "lock:sem"}
     assert not losses(headgate) and "released_total" not in counters(headgate)
-
-
-def test_a_release_that_redis_refuses_for_now(make_shared, redis):
-    """A script that runs into an error: the lock is held, and kept."""
-    headgate = make_shared(RULE)
-    client, direct = headgate.connect(), redis.connect()
-    take(client, "lock:a")
-    digest = client("SCRIPT", "LOAD", COMPARE_AND_DELETE)
-    assert direct("SCRIPT", "FLUSH") == OK
-    assert client("EVALSHA", digest, 1, "lock:a", "t").startswith(b"NOSCRIPT")
-    assert_kept(redis, ["lock:a"])
-    assert client("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
-    await_keys(headgate, [])
 
 
 # ---- released and taken at once ----
@@ -242,21 +195,6 @@ def test_taken_and_released_in_one_pipeline(make, redis, monitor):
     assert_untouched(redis, monitor, keys)
     assert all(life == -2 for life in remaining(redis, *keys).values())
     assert not losses(headgate)
-
-
-@pytest.mark.threads
-def test_many_short_holds_of_one_lock(make_shared, redis, monitor):
-    """Clients of all workers take turns: each renewal is one of who has it, and none is left behind."""
-    headgate = make_shared(RULE, threads=4)
-    clients = [headgate.connect() for _ in range(6)]
-    for number in range(200):
-        holder, releaser = clients[number % 6], clients[(number * 5 + 1) % 6]
-        take(holder, "lock:a", token=f"token{number}")
-        assert releaser("EVAL", COMPARE_AND_DELETE, 1, "lock:a", f"token{number}") == 1
-    await_keys(headgate, [])
-    assert_untouched(redis, monitor, ["lock:a"])
-    assert not losses(headgate)
-    assert counters(headgate)["acquired_total"] == counters(headgate)["released_total"] == 200
 
 
 # ---- by others ----
@@ -314,21 +252,6 @@ def test_two_headgates_that_know_it_do_not_fight(redis, make_headgate):
 # ---- many locks ----
 
 
-def test_one_token_for_many_locks(make_shared, redis, monitor):
-    """As Spring has one for a registry: each lock is released for itself."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(8)]
-    for key in keys:
-        take(client, key, token="registry")
-    for key in keys[:4]:
-        assert client("EVAL", COMPARE_AND_DELETE, 1, key, "registry") == 1
-    assert keys_of(headgate) == set(keys[4:])
-    assert_untouched(redis, monitor, keys[:4], 0.1)
-    assert_kept(redis, keys[4:])
-    assert not losses(headgate)
-
-
 @pytest.mark.threads
 def test_hundreds_of_locks(make_shared, redis):
     headgate = make_shared(RULE, threads=4)
@@ -347,83 +270,3 @@ def test_hundreds_of_locks(make_shared, redis):
         assert client.pipeline(commands) == [1] * len(mine)
     await_counter(headgate, "released_total", 800)
     assert counter(headgate, "held") == 0
-
-
-# ---- the client extends, or shortens ----
-
-
-def test_the_client_extends_it(make_shared, redis):
-    """Longer than Headgate would: its lease is what counts from then on, and is never shortened."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    for key in ("lock:eval", "lock:set"):
-        take(client, key)
-    assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:eval", "t", 60_000) == 1
-    assert client("SET", "lock:set", "t", "XX", "PX", 60_000) == OK
-    assert all(59_000 < int(lease["lease"]) <= 60_000 for lease in leases(headgate)), leases(headgate)
-    time.sleep(LONG)
-    assert all(life > 50_000 for life in remaining(redis, "lock:eval", "lock:set").values())
-    assert not losses(headgate)
-
-
-@pytest.mark.parametrize("through", ["headgate", "direct"])
-def test_a_client_that_renews_itself(make_shared, redis, through):
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    own = headgate.connect() if through == "headgate" else redis.connect()
-    take(client, "lock:a")
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        assert own("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-        time.sleep(0.03)
-    assert lease_of(headgate, "lock:a") and not losses(headgate)
-    assert_kept(redis, ["lock:a"])
-
-
-def test_shortened_by_the_client(make_shared, redis, monitor):
-    """How ShedLock releases with lockAtLeastFor: it stays for a short while, and no longer."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    shortened = {
-        "lock:set": by("SET", "KEY", "t", "XX", "PX", 200),
-        "lock:pexpire": by("PEXPIRE", "KEY", 200),
-        "lock:multi": in_transaction(("PEXPIRE", "KEY", 200)),
-    }
-    for key in shortened:
-        take(client, key)
-    await_renewals(monitor, shortened)
-    for key, shorten in shortened.items():
-        assert shorten(client, key) in (1, [1], OK)
-    await_keys(headgate, [])
-    assert_untouched(redis, monitor, shortened)
-    await_gone(redis, *shortened)
-
-
-def test_a_shorter_lease_that_the_client_chooses(make_shared, redis, monitor):
-    """By a script that extends: that is its lease from then on, and not a moment more."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    take(client, "lock:a", ms=60_000)
-    assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-    assert lease_of(headgate, "lock:a")["lease"] == str(LEASE_MS)
-    start = monitor.mark(redis)
-    assert_kept(redis, ["lock:a"])
-    renewals = monitor.renewals("lock:a", start)
-    assert renewals and all(line.endswith(f'"{LEASE_MS}"') for line in renewals), renewals
-    client.reset()
-    await_left(redis, "lock:a")
-
-
-def test_a_permit_that_its_owner_refreshes(make_shared, redis):
-    headgate = make_shared(rule(keys="sem:*"))
-    client = headgate.connect()
-    assert take_permit(client, "sem:a", "id", 1)
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        assert client("ZADD", "sem:a", time.time(), "id") == 0
-        time.sleep(0.05)
-    assert lease_of(headgate, "sem:a") and not losses(headgate)
-    before = score_of(redis, "sem:a", "id")
-    wait_for(lambda: score_of(redis, "sem:a", "id") > before, what="a renewal of the refreshed permit")
-    assert client("ZREM", "sem:a", "id") == 1
-    await_keys(headgate, [])

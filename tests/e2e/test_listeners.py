@@ -59,7 +59,7 @@ def is_closed(client):
 # ---- headers where none is taken ----
 
 
-@pytest.mark.parametrize("header", [line("10.1.2.3"), line("2001:db8::1"), b"PROXY UNKNOWN\r\n", binary("10.1.2.3"), binary()])
+@pytest.mark.parametrize("header", [line("10.1.2.3"), b"PROXY UNKNOWN\r\n", binary("2001:db8::1")])
 def test_a_header_where_none_is_taken(front, header):
     """It is closed, as its client would take the error for the reply to its first request; and a line says what to set."""
     other = front.headgate.connect()
@@ -70,14 +70,6 @@ def test_a_header_where_none_is_taken(front, header):
     (said,) = [entry for entry in front.headgate.log().splitlines() if address in entry]
     assert "PROXY header" in said and "proxy_protocol = required" in said and "proxy_from" in said
     assert other("PING") == PONG
-
-
-def test_many_headers_where_none_is_taken(front):
-    """All are counted, and the log is bounded."""
-    for _ in range(50):
-        assert is_closed(connect(front.headgate.address, line("10.1.2.3")))
-    assert front.counter("proxies_unexpected_total") == 50
-    assert sum("PROXY header" in entry for entry in front.headgate.log().splitlines()) < 40
 
 
 def test_what_is_no_header(front):
@@ -109,11 +101,11 @@ def test_a_header_where_tls_is_spoken(make_headgate, redis):
 
 
 @pytest.mark.threads
-def test_listeners_of_different_kinds_serve_at_once(make_shared, threads, tmp_path):
+def test_listeners_of_different_kinds_serve_at_once(make_shared, tmp_path):
     """[headgate]'s own, a TCP address as a URL, and two Unix sockets, each of which is removed at the end."""
     port, path = free_port(), tmp_path / "b.sock"
     rules = listener("a", f"redis://127.0.0.1:{port}, unix://{path}") + listener("b", f"unix:{tmp_path}/c.sock")
-    headgate = make_shared(rules, threads=threads)
+    headgate = make_shared(rules, threads=4)
     for address in (headgate.address, ("127.0.0.1", port), str(path), f"{tmp_path}/c.sock"):
         with Client(address) as client:
             assert client("SET", "k", "v") == OK
@@ -166,18 +158,15 @@ def test_a_password_in_an_address_is_warned_of_and_shown_nowhere(redis, make_hea
     "header, shown",
     [
         (line("192.0.2.7"), "192.0.2.7:4711"),
-        (line("2001:db8::7"), "[2001:db8::7]:4711"),
-        (binary("192.0.2.7"), "192.0.2.7:4711"),
         (binary("2001:db8::7"), "[2001:db8::7]:4711"),
-        (binary("192.0.2.7", more=b"\x04\x00\x20" + b"x" * 32), "192.0.2.7:4711"),
         (binary("192.0.2.7", more=b"\x04\xea\x60" + b"x" * 60000), "192.0.2.7:4711"),
         (binary("/run/client.sock"), "unix"),
     ],
-    ids=["line", "line-6", "binary", "binary-6", "more", "much-more", "unix"],
+    ids=["line", "binary-6", "much-more", "unix"],
 )
-def test_the_client_is_the_one_that_the_header_names(make_shared, threads, header, shown):
+def test_the_client_is_the_one_that_the_header_names(make_shared, header, shown):
     """Also when its requests come in the same packet, or the header byte by byte."""
-    front = Place(make_shared, threads=threads)
+    front = Place(make_shared, threads=4)
     with front.connect(header + b"*1\r\n$4\r\nPING\r\n") as client:
         assert client.read() == PONG
         assert shown in front.addresses()
@@ -192,7 +181,7 @@ def test_the_client_is_the_one_that_the_header_names(make_shared, threads, heade
     assert front.counter("proxies_refused_total") == 0
 
 
-@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(None), binary(None, command=LOCAL)])
+@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(None, command=LOCAL)])
 def test_who_names_nobody_is_known_by_the_address_of_the_proxy(front, header):
     with front.connect(header) as client:
         assert client("PING") == PONG
@@ -206,10 +195,9 @@ def test_who_names_nobody_is_known_by_the_address_of_the_proxy(front, header):
         (b"*1\r\n$4\r\nPING\r\n", "a Redis request without a PROXY header ahead"),
         (b"\x16\x03\x01\x02\x00\x01", "TLS without a PROXY header ahead"),
         (b"PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n", "a PROXY line with faulty addresses or ports"),
-        (b"PROXY UNKNOWN " + b"x" * 200, "a PROXY line of more than 107 bytes"),
         (binary("192.0.2.7")[:13].replace(b"\x21", b"\x31"), "a PROXY header of an unknown version or command"),
     ],
-    ids=["request", "tls", "addresses", "long", "version"],
+    ids=["request", "tls", "addresses", "version"],
 )
 def test_what_is_no_header_is_closed_at_once(front, bytes_sent, why):
     with front.connect(bytes_sent) as client, pytest.raises((Closed, ConnectionError)):
@@ -259,15 +247,6 @@ def test_nobody_else_is_believed(make_shared):
         assert client("PING") == PONG
 
 
-def test_the_protocol_on_a_unix_socket(make_shared, tmp_path):
-    path = f"{tmp_path}/front.sock"
-    headgate = make_shared(listener("front", f"unix:{path}", proxy_protocol="required", proxy_from="unix"))
-    with connect(path, binary("192.0.2.7", 99)) as client:
-        assert client("PING") == PONG
-        with headgate.admin() as admin:
-            assert "addr=192.0.2.7:99" in text(admin("CLIENTS"))
-
-
 def test_who_is_about_to_send_a_header_is_served_by_a_process_that_ends(front):
     """As who has just connected: otherwise a restart would be seen by clients of proxies."""
     header = line("192.0.2.7") + b"*1\r\n$4\r\nPING\r\n"
@@ -280,14 +259,6 @@ def test_who_is_about_to_send_a_header_is_served_by_a_process_that_ends(front):
         assert client.read() == PONG
         settled.close()
     assert front.headgate.wait() == 0
-
-
-def test_a_header_that_never_comes_does_not_hold_up_the_end(front):
-    with front.connect(b"PROXY ") as client:
-        wait_for(lambda: front.counter("clients_connected") == 0, what="nobody to be left")
-        assert front.headgate.terminate() == 0
-        with pytest.raises((Closed, ConnectionError)):
-            client.read()
 
 
 def test_many_without_a_header_do_not_fill_the_log(front):
@@ -346,9 +317,9 @@ def certificate(tmp_path):
     return paths
 
 
-@pytest.mark.parametrize("header", [line("192.0.2.7"), binary("192.0.2.7", more=b"\x04\x04\x00" + bytes(1024))])
-def test_tls_begins_behind_the_header(make_shared, certificate, header):
+def test_tls_begins_behind_the_header(make_shared, certificate):
     """Also in the same packet."""
+    header = binary("192.0.2.7", more=b"\x04\x04\x00" + bytes(1024))
     address = ("127.0.0.1", free_port())
     rules = listener("front", f"rediss://127.0.0.1:{address[1]}", proxy_protocol="required", proxy_from="127.0.0.1")
     headgate = make_shared(rules, tls_certificate=certificate[0], tls_key=certificate[1])
@@ -373,8 +344,15 @@ def spend(client, count=6):
     return sum(isinstance(reply, int) for reply in replies)
 
 
-def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared):
-    headgate = make_shared("", proxy_protocol="required", proxy_from="127.0.0.0/8")
+def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared, tmp_path):
+    """And one on a Unix socket."""
+    path = f"{tmp_path}/front.sock"
+    rules = listener("front", f"unix:{path}", proxy_protocol="required", proxy_from="unix")
+    headgate = make_shared(rules, proxy_protocol="required", proxy_from="127.0.0.0/8")
+    with connect(path, binary("192.0.2.7", 99)) as client:
+        assert client("PING") == PONG
+        with headgate.admin() as admin:
+            assert "addr=192.0.2.7:99" in text(admin("CLIENTS"))
     with connect(headgate.address, line("192.0.2.7")) as client:
         assert client("PING") == PONG
         with headgate.admin() as admin:
@@ -383,7 +361,7 @@ def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared
     headgate.await_log("a Redis request without a PROXY header ahead")
 
 
-@pytest.mark.parametrize("per", ["ip", "process", "uid"])
+@pytest.mark.parametrize("per", ["ip", "process"])
 def test_limits_are_of_the_client_and_not_of_the_proxy(make_shared, per):
     """The process at the other end is the proxy's: who is passed on is known by its address instead."""
     front = Place(make_shared, rules=rule(limit=3, per=per))
@@ -434,11 +412,11 @@ def haproxy(front):
     server.discard()
 
 
-@pytest.mark.parametrize("version", ["one", "two"])
-def test_what_haproxy_sends_is_understood(front, haproxy, version):
+def test_what_haproxy_sends_is_understood(front, haproxy):
     """The client's own address, as that of its socket."""
-    with Client(("127.0.0.1", haproxy[version])) as client:
-        assert client("SET", "k", "v" * 100_000) == OK
-        assert client("GET", "k") == b"v" * 100_000
-        assert "127.0.0.1:%d" % client.socket.getsockname()[1] in front.addresses()
+    for port in haproxy.values():
+        with Client(("127.0.0.1", port)) as client:
+            assert client("SET", "k", "v" * 100_000) == OK
+            assert client("GET", "k") == b"v" * 100_000
+            assert "127.0.0.1:%d" % client.socket.getsockname()[1] in front.addresses()
     assert front.counter("proxies_refused_total") == 0
