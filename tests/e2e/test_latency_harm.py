@@ -46,24 +46,6 @@ def test_minutes_of_another_type(redis, make_headgate, suffix, other):
         await_report(headgate, "get", 1)
 
 
-def test_a_number_of_another_type(redis, make_headgate):
-    """The key in which Redis keeps the number of the last flush."""
-    headgate = launch(make_headgate, redis, "shared", ON)
-    client = headgate.connect()
-    client("GET", "k")
-    await_report(headgate, "get", 1)
-    with redis.connect() as direct:
-        (key,) = direct("KEYS", "headgate:statistics_get_flushed_by_*")
-        direct("DEL", key)
-        theirs = occupy(direct, "hash", key.decode())
-        client("GET", "k")
-        wait_for(lambda: counter(headgate, "lost_requests_total") == 1, 30, "the loss to be counted")
-        assert direct("DUMP", key) == theirs
-        direct("DEL", key)
-    client("GET", "k")
-    await_report(headgate, "get", 2)
-
-
 def test_a_list_of_interfaces_of_another_type(redis, make_headgate):
     """Figures are on record all the same; only REPORT * has nothing to go by, and says so."""
     headgate = launch(make_headgate, redis, "shared", ON)
@@ -143,8 +125,9 @@ def test_strange_names_of_clients(redis, make_headgate, by):
     for name in allowed:
         assert (named if by == "name" else authenticated)(headgate, name)("GET", "k") in (None, NULL)
     found = {name: line for name, line in interfaces(headgate, "LATENCY").items() if name.startswith("get@")}
-    assert sum(int(line["count"]) for line in found.values()) == len(allowed) == len(found)
-    assert {"get@batch", "get@%7Btag%7D"} <= found.keys()
+    assert sum(int(line["count"]) for line in found.values()) == len(allowed)
+    # Those of which the beginnings are alike are one.
+    assert len(found) == len(allowed) - 1 and {"get@batch", "get@%7Btag%7D"} <= found.keys()
     for name in found:
         await_report(headgate, name, found[name]["count"])
     assert_keys_are_sound(redis)

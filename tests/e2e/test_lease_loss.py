@@ -1,14 +1,13 @@
 """[lease:NAME]: how a lease ends that nobody has released: lost to others, held for max_hold, with Redis away."""
 
 import os
-import signal
 import time
 
 import pytest
 
 from harness.leases import (
-    LEASE_MS, LONG, Monitor, assert_kept, assert_untouched, await_counter, await_gone, await_keys, await_lease, await_left,
-    counter, counters, ends, keys_of, lease_of, losses, remaining, rule, score_of, take,
+    LEASE_MS, LONG, Monitor, assert_kept, assert_untouched, await_counter, await_gone, await_keys, await_lease, counter,
+    counters, keys_of, lease_of, losses, remaining, rule, score_of, take,
 )
 from harness.resp import OK, wait_for
 from harness.rules import launch
@@ -88,60 +87,7 @@ def test_losses_do_not_fill_the_log(make_shared, redis):
     assert 1 <= headgate.log().count("lock lost (gone)") <= 100
 
 
-# ---- max_hold ----
-
-
-def test_max_hold(make_shared, redis, monitor):
-    """A program that hangs: its connection stands, its lock is left. What is taken anew counts anew."""
-    headgate = make_shared(rule(max_hold=f"{LEASE_MS + 1000}ms"))
-    client = headgate.connect()
-    before = time.time()
-    take(client, "lock:a")
-    client("ZADD", "lock:sem", before, "id")
-    wait_for(lambda: monitor.renewals("lock:a"), what="a renewal")
-    await_left(redis, "lock:a")
-    hold = ends(redis, "lock:a")["lock:a"] / 1000 - before
-    assert LEASE_MS + 900 < hold * 1000 < LEASE_MS + 1000 + (time.time() - before) * 1000, "it ends just there"
-    assert not losses(headgate)
-    assert client("DEL", "lock:a") == 1
-    take(client, "lock:a")
-    assert_kept(redis, ["lock:a"], 1)
-
-
 # ---- Redis ----
-
-
-def test_redis_stands_still_for_less_than_a_lease(make_shared, redis):
-    """And all connections to it are killed, again and again."""
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(20)]
-    for key in keys:
-        take(client, key)
-    redis.signal(signal.SIGSTOP)
-    time.sleep(0.6)
-    redis.signal(signal.SIGCONT)
-    for _ in range(3):
-        assert redis.connect()("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 0
-        time.sleep(0.3)
-    assert_kept(redis, keys, 4)
-    assert keys_of(headgate) == set(keys) and not losses(headgate)
-
-
-def test_redis_stands_still_for_longer(make_shared, redis, monitor):
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(20)]
-    for key in keys:
-        take(client, key, ms=800)
-    redis.signal(signal.SIGSTOP)
-    time.sleep(LONG)
-    redis.signal(signal.SIGCONT)
-    await_keys(headgate, [])
-    assert sum(losses(headgate).values()) == 20, counters(headgate)
-    assert set(losses(headgate)) <= {"gone", "unreachable"}
-    assert_untouched(redis, monitor, keys)
-    assert all(life == -2 for life in remaining(redis, *keys).values())
 
 
 @pytest.mark.parametrize(("pool", "pause"), [("session", 0), ("shared", LONG)], ids=["session", "after a lease"])
@@ -208,18 +154,6 @@ def test_headgate_may_not_run_scripts(make_shared, redis):
     log = headgate.log()
     assert log.count("policy: rule lease: NOPERM") == 1, log
     assert "lock lost (not renewed in time): lock:a of " in log
-
-
-def test_scripts_are_loaded_again(make_shared, redis):
-    headgate = make_shared(rule())
-    client, direct = headgate.connect(), redis.connect()
-    take(client, "lock:a")
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        assert direct("SCRIPT", "FLUSH") == OK
-        time.sleep(0.05)
-    assert lease_of(headgate, "lock:a") and remaining(redis, "lock:a")["lock:a"] > 0
-    assert not losses(headgate)
 
 
 # ---- Headgate ----

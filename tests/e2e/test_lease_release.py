@@ -10,7 +10,6 @@ from harness.leases import (
     counter, counters, keys_of, lease_of, losses, remaining, rule, take, transact,
 )
 from harness.resp import NIL_ARRAY, OK, Error, wait_for
-from harness.rules import launch
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
 
@@ -195,58 +194,6 @@ def test_taken_and_released_in_one_pipeline(make, redis, monitor):
     assert_untouched(redis, monitor, keys)
     assert all(life == -2 for life in remaining(redis, *keys).values())
     assert not losses(headgate)
-
-
-# ---- by others ----
-
-
-@pytest.mark.threads
-def test_through_another_connection_and_worker(make_shared, redis, monitor):
-    headgate = make_shared(RULE, threads=4)
-    takers, releasers = [headgate.connect() for _ in range(8)], [headgate.connect() for _ in range(8)]
-    keys = [f"lock:{number}" for number in range(8)]
-    for client, key in zip(takers, keys):
-        take(client, key)
-    await_renewals(monitor, keys)
-    for client, key in zip(reversed(releasers), keys):
-        assert client("EVAL", COMPARE_AND_DELETE, 1, key, "t") == 1
-    await_keys(headgate, [])
-    assert_untouched(redis, monitor, keys)
-    assert not losses(headgate)
-
-
-def test_through_another_headgate(redis, make_headgate, monitor):
-    """The first one learns it at its next renewal, which brings nothing back."""
-    first, second = (launch(make_headgate, redis, "shared", RULE) for _ in range(2))
-    client, other = first.connect(), second.connect()
-    take(client, "lock:released")
-    take(client, "lock:taken")
-    await_renewals(monitor, ["lock:released", "lock:taken"])
-    assert other("EVAL", COMPARE_AND_DELETE, 1, "lock:released", "t") == 1
-    assert other.pipeline([("DEL", "lock:taken"), ("SET", "lock:taken", "new", "NX", "PX", LEASE_MS)]) == [1, OK]
-    await_keys(first, [])
-    assert losses(first) == {"gone": 1, "taken": 1}
-    assert_kept(redis, ["lock:taken"])
-    assert keys_of(second) == {"lock:taken"} and not losses(second)
-    assert remaining(redis, "lock:released")["lock:released"] == -2
-    assert redis.connect()("GET", "lock:taken") == b"new"
-
-
-def test_two_headgates_that_know_it_do_not_fight(redis, make_headgate):
-    """Taken through one and extended through the other: both renew it or defer, neither takes the other for a loss."""
-    first, second = (launch(make_headgate, redis, "shared", RULE) for _ in range(2))
-    client, other = first.connect(), second.connect()
-    take(client, "lock:a")
-    assert other("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-    assert keys_of(second) == {"lock:a"}
-    assert_kept(redis, ["lock:a"], 10)
-    assert keys_of(first) == keys_of(second) == {"lock:a"}
-    assert not losses(first) and not losses(second)
-    other.reset()
-    await_keys(second, [])
-    assert_kept(redis, ["lock:a"])
-    assert client("DEL", "lock:a") == 1
-    await_keys(first, [])
 
 
 # ---- many locks ----

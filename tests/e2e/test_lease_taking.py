@@ -10,7 +10,7 @@ import pytest
 from harness.leases import (
     COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, COMPARE_AND_PEXPIRE, LEASE, LEASE_MS, LONG, Monitor, assert_kept,
     assert_untouched, await_keys, await_left, counters, keys_of, lease_of, leases, losses, remaining, rule, score_of, take,
-    take_permit, transact,
+    transact,
 )
 from harness.resp import NIL_ARRAY, OK, Error, encode, wait_for
 
@@ -116,33 +116,6 @@ def test_refused_acquisitions_are_not_watched(make_shared, redis):
     assert all(life > 50_000 for life in remaining(redis, *keys).values())
 
 
-def test_an_error_takes_no_lock(make_headgate, make_redis):
-    """Who may do nothing leaves nothing on file, however often it asks; of a lock without a time to live neither."""
-    headgate = make_headgate(make_redis("--requirepass", "secret"), start=False)
-    headgate.write_rules(rule())
-    headgate.start()
-    client = headgate.connect()
-    # From then on Headgate knows that a password is wanted.
-    assert client("PING") == Error(b"NOAUTH Authentication required.")
-    for number in range(100):
-        for attempt in (("SETNX", f"lock:a{number}", "t"), ("SET", f"lock:b{number}", "t", "NX")):
-            assert client(*attempt) == Error(b"NOAUTH Authentication required.")
-    assert leases(headgate) == []
-    assert not counters(headgate)
-
-
-def test_a_refused_acquisition_of_the_same_token(make_shared, redis):
-    """A client that asks again and again for what it holds: refused, and held."""
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    take(client, "lock:a")
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        assert client("SET", "lock:a", "t", "NX", "PX", LEASE_MS) is None
-        time.sleep(0.05)
-    assert lease_of(headgate, "lock:a") and not losses(headgate)
-
-
 def test_keys_of_no_rule_and_other_requests(make_shared, redis):
     headgate = make_shared(rule(keys="lock:* job:[0-9]"))
     client = headgate.connect()
@@ -202,7 +175,7 @@ def test_a_text_is_learned_for_all_workers(make_shared, redis):
     for number, client in enumerate(clients):
         assert client("EVALSHA", extend, 1, f"lock:{number}", "t", 6 * LEASE_MS) == 1
     assert {lease["lease"] for lease in leases(headgate)} == {str(6 * LEASE_MS)}
-    for number, client in enumerate(clients):
+    for number, client in enumerate(reversed(clients)):
         assert client("EVALSHA", release, 1, f"lock:{number}", "t") == 1
     await_keys(headgate, [])
     assert counters(headgate)["released_total"] == 8
@@ -211,36 +184,14 @@ def test_a_text_is_learned_for_all_workers(make_shared, redis):
 # ---- semaphores ----
 
 
-def test_the_counting_semaphore(make, redis):
-    """Two permits, three clients: two hold them for some renewals, the third never gets one."""
-    headgate = make(rule(keys="sem:*"))
-    clients = [headgate.connect() for _ in range(3)]
-    granted = [take_permit(client, "sem:a", f"id{number}", 2) for number, client in enumerate(clients)]
-    assert granted == [True, True, False]
-    began = [score_of(redis, "sem:a", f"id{number}") for number in range(2)]
-    moved = [0, 0]
-    while min(moved) < 1:
-        assert not take_permit(clients[2], "sem:a", "id2", 2), "a permit was lost"
-        time.sleep(0.1)
-        moved = [score_of(redis, "sem:a", f"id{number}") - began[number] for number in range(2)]
-    assert max(moved) < 60, "in seconds, as the client's are"
-    assert score_of(redis, "sem:a", "id2") is None
-    assert {lease["kind"] for lease in leases(headgate)} == {"semaphore"}
-    assert clients[0]("ZREM", "sem:a", "id0") == 1
-    assert take_permit(clients[2], "sem:a", "id2", 2)
-    assert {"acquired_total", "held", "renewals_total", "released_total"} <= set(counters(headgate))
-    assert not losses(headgate)
-
-
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
-@pytest.mark.parametrize("said", [True, False], ids=["unit said", "unit guessed"])
-def test_units_and_meanings_of_scores(make_shared, redis, said):
+def test_units_and_meanings_of_scores(make_shared, redis):
     """Scores in three units, as the time of the start or of the end: each goes on in its own."""
     text = ""
     for unit in UNITS:
-        options = {"unit": unit if said else None, "ttl": f"{LEASE_MS}ms"}
+        options = {"ttl": f"{LEASE_MS}ms"}
         text += rule(f"start{unit}", keys=f"sem:start:{unit}", score="acquired", **options)
         text += rule(f"end{unit}", keys=f"sem:end:{unit}", score="expires", **options)
         text += rule(f"swept{unit}", keys=f"sem:swept:{unit}", **options)

@@ -11,10 +11,8 @@ import time
 
 import pytest
 
-from harness.attempts import attempt, burst, hammer, judge_funnel
-from harness.global_limits import (
-    EXACT, LEASED, Stopped, asked, connect_to, key_of, never_more, rush, settle, shared, shared_funnel, total,
-)
+from harness.attempts import attempt, burst
+from harness.global_limits import EXACT, LEASED, Stopped, asked, connect_to, key_of, never_more, rush, settle, shared, total
 from harness.identity import named
 from harness.limits import admitted, await_holds, counter, forget, refuses, rule, spend
 from harness.relay import Relay
@@ -66,31 +64,8 @@ def test_leases_of_little_demand(make_sidecar):
     assert count == 3, f"{count} of 3 requests were admitted, by a limit of 8"
 
 
-@pytest.mark.parametrize(("accuracy", "limit"), [("exact", 200), ("leased", 10)])
-def test_never_more_in_any_window(make_sidecar, accuracy, limit):
-    rules = shared(limit=limit, window="400ms", accuracy=accuracy)
-    headgates = [make_sidecar(rules), make_sidecar(rules, threads=4)]
-    attempts = hammer(connect_to(headgates, 2), 0.8, "INCR", "n")
-    never_more(attempts, limit, 0.4)
-    assert sum(one.admitted for one in attempts) >= min(limit, len(attempts)) / 2
-
-
 def sleep_until(when):
     time.sleep(max(0.0, when - time.monotonic()))
-
-
-@pytest.mark.parametrize(("part", "limit"), [(0.55, 10), (0.95, 200)])
-def test_permits_come_back_no_sooner(make_sidecar, limit, part):
-    """All but one at once, by one sidecar, and many when part of the window is over, by another, which has not been
-    told for how long all is taken."""
-    rules = shared(limit=limit, window="600ms")
-    clients = [make_sidecar(rules).connect() for _ in range(2)]
-    assert [client("PING") for client in clients] == [PONG, PONG]
-    attempts = burst(clients[0], limit - 1, "INCR", "n")
-    assert all(one.admitted for one in attempts)
-    sleep_until(attempts[0].replied + part * 0.6)
-    attempts += burst(clients[1], limit + 10, "INCR", "n")
-    never_more(attempts, limit, 0.6)
 
 
 @pytest.mark.parametrize("late", [0.9, 1.6], ids=["at the end of their time", "after it"])
@@ -109,15 +84,6 @@ def test_leases_that_are_spent_late(make_sidecar, late):
         attempts += burst(client, 20, "INCR", "n")
     assert sum(one.admitted for one in attempts) > 80
     never_more(attempts, 160, window)
-
-
-def test_leases_of_a_funnel_that_are_spent_late(make_sidecar):
-    client = make_sidecar(shared_funnel(capacity=160, leak="80/s", accuracy="leased")).connect()
-    attempts = [attempt(client, "INCR", "n")]
-    sleep_until(attempts[0].replied + 0.9 * 0.25)
-    attempts += burst(client, 300, "INCR", "n")
-    assert sum(one.admitted for one in attempts) > 80
-    judge_funnel(attempts, 160, 1 / 80)
 
 
 @pytest.mark.threads

@@ -11,7 +11,6 @@ from harness.global_limits import ALL_KINDS, GRANTED, UNDECIDED, Decider, Stoppe
 from harness.identity import named
 from harness.limits import admitted, counter, explain, refuses, spend
 from harness.resp import OK, PONG, Error, wait_for
-from harness.target import info
 
 
 # ---- on_error ----
@@ -116,19 +115,6 @@ def test_a_redis_without_room(make_sidecar, redis, any_kind):
     assert client("INCR", "k1") == 1
 
 
-@pytest.mark.parametrize("mode", ["allow", "local"])
-def test_a_user_who_may_not_run_scripts(make_sidecar, make_redis, mode):
-    redis = make_redis()
-    with redis.connect() as client:
-        assert client("ACL", "SETUSER", "sidecar", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval") == OK
-    rules = shared("quota", limit=3, on_error=mode)
-    headgate = make_sidecar(rules, redis, upstream_user="sidecar", upstream_password="secret")
-    client = headgate.connect()
-    replies = client.pipeline([("INCR", "n")] * 8)
-    assert admitted(replies, "quota") == {"allow": 8, "deny": 0, "local": 3}[mode]
-    assert len([line for line in lines_about(headgate, "quota") if "rule quota: NOPERM" in line]) == 1
-
-
 @pytest.mark.parametrize(("mode", "accuracy"), [("deny", "exact"), ("local", "leased")])
 def test_a_redis_that_wants_a_password_of_each(make_sidecar, make_redis, mode, accuracy):
     """Headgate has none of its own to run scripts with."""
@@ -140,15 +126,6 @@ def test_a_redis_that_wants_a_password_of_each(make_sidecar, make_redis, mode, a
     assert admitted(replies, "quota") == {"allow": 8, "deny": 0, "local": 3}[mode]
     # At some time the worker says, too, which rules cannot do their work.
     assert len([line for line in lines_about(headgate, "quota") if "policy: rule quota" in line]) == 1
-
-
-def test_a_replica(make_sidecar, redis, make_redis):
-    replica = make_redis("--replicaof", "127.0.0.1", str(redis.port))
-    with replica.connect() as observer:
-        wait_for(lambda: info(observer, "replication").get("master_link_status") == "up", what="the replica")
-    headgate = make_sidecar(shared(limit=3, commands="get", on_error="local"), replica)
-    assert spend(headgate.connect(), "GET", "n", count=8) == 3
-    assert redis.connect()("KEYS", "headgate:hist:*") == []
 
 
 def test_deny_while_redis_stands_still(make_sidecar, redis, pool):

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from harness.global_limits import ALL_KINDS, EXACT, Decider, asked, rush, shared, shared_funnel, total
-from harness.limits import admitted, assert_never, counter, explain, refuses, spend
+from harness.global_limits import ALL_KINDS, Decider, asked, rush, shared, shared_funnel, total
+from harness.limits import admitted, counter, explain, refuses
 from harness.resp import PONG, encode, wait_for
 
 
@@ -54,18 +54,6 @@ def test_who_waits_as_told_is_admitted(make_sidecar, rules):
 # ---- cost ----
 
 
-@pytest.mark.parametrize("kind", ["slots", "funnel"])
-def test_cost_in_keys(make_sidecar, kind):
-    rules = EXACT[kind](12, commands="mget", cost="keys")
-    first, second = make_sidecar(rules).connect(), make_sidecar(rules).connect()
-    assert spend(first, "MGET", *"abcde", count=1) == 1
-    assert spend(second, "MGET", *"abcde", count=3) == 1
-    assert spend(second, "MGET", *"abc", count=1) == 0
-    assert spend(first, "MGET", *"ab", count=2) == 1
-    assert_never(first("MGET", *"abcdefghijklm"), 13)
-    assert_never(make_sidecar(rules).connect()("MGET", *"abcdefghijklm"), 13)
-
-
 @pytest.mark.parametrize("accuracy", ["exact", "leased"])
 def test_cost_in_bytes_of_several_values(make_sidecar, redis, accuracy):
     """Redis is asked once all of them are known of, and for all of them."""
@@ -102,17 +90,6 @@ def test_delay_over_two_sidecars(make_sidecar):
     assert time.monotonic() - start >= 11 * 0.05
 
 
-def test_delay_in_a_leased_window(make_sidecar):
-    rules = shared(limit=40, window="250ms", accuracy="leased", action="delay", max_delay="60s")
-    headgate = make_sidecar(rules)
-    client = headgate.connect()
-    start = time.monotonic()
-    assert client.pipeline([("INCR", "n")] * 100) == list(range(1, 101))
-    assert time.monotonic() - start >= 0.5
-    assert counter(headgate, "refused_total") == 0
-    assert counter(headgate, "delayed_total") >= 1
-
-
 @pytest.mark.parametrize("any_kind", ["slots", "leased funnel"])
 def test_a_delay_is_no_part_of_the_time_to_decide(make_sidecar, any_kind):
     """Redis has decided, and the request waits for its turn: longer than decision_timeout."""
@@ -144,17 +121,6 @@ def test_observe(make_sidecar):
     assert client.pipeline([("INCR", "n")] * 10) == list(range(1, 11))
     wait_for(lambda: counter(headgate, "observed_total") == 7, what="7 requests to be observed")
     assert counter(headgate, "refused_total") == 0 and counter(headgate, "admitted_total") == 3
-
-
-def test_observe_with_leases(make_sidecar):
-    headgate = make_sidecar(shared(limit=20, action="observe", accuracy="leased"))
-    client = headgate.connect()
-    for turn in range(10):
-        assert client.pipeline([("INCR", "n")] * 10) == list(range(turn * 10 + 1, turn * 10 + 11))
-        time.sleep(0.01)
-    wait_for(lambda: counter(headgate, "admitted_total") + counter(headgate, "observed_total") == 100, what="all to be counted")
-    assert counter(headgate, "observed_total") > 0
-    assert counter(headgate, "refused_total") == 0
 
 
 @pytest.mark.parametrize("accuracy", ["exact", "leased"])

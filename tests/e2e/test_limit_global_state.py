@@ -4,7 +4,7 @@ import pytest
 
 from harness.fake_redis import always
 from harness.global_limits import ALL_KINDS, GRANTED, KEYS, Decider, key_of, refused_for, shared
-from harness.limits import admitted, counter, explain, refuses, spend
+from harness.limits import counter, explain, refuses, spend
 from harness.resp import OK, PONG, QUEUED, encode
 
 
@@ -104,15 +104,6 @@ def test_reply_off(make_sidecar, redis, pool):
     client.send(encode("CLIENT", "REPLY", "SKIP") + encode("INCR", "n") + encode("GET", "n"))
     assert client.read() == b"2"
     client.assert_silent()
-
-
-def test_who_half_closes_gets_all_replies(make_sidecar, pool):
-    client = make_sidecar(shared(limit=2), pool=pool).connect()
-    client.send(encode("INCR", "n") * 4 + encode("ECHO", "end"))
-    client.shutdown_write()
-    replies = client.read_many(5)
-    assert replies[:2] == [1, 2] and admitted(replies[2:4]) == 0 and replies[4] == b"end"
-    client.assert_closed()
 
 
 def test_nobody_else_waits_for_a_decision(make_sidecar, fake):

@@ -52,16 +52,6 @@ def test_all_keys_of_a_long_request_count(make):
     assert client("SET", "c", "v" * KIB_300) == OK
 
 
-def test_cost_in_bytes(make):
-    """Bytes are those of the request on the wire."""
-    command = ("SET", "k", "v" * 500)
-    headgate = make(rule(per="all", limit=7 * len(encode(*command)), cost="bytes", commands="set"))
-    client = headgate.connect()
-    assert spend(client, *command, count=5) == 5
-    assert spend(headgate.connect(), *command) == 2
-    assert refuses(client("SET", "k", ""))
-
-
 def test_cost_in_bytes_of_long_requests(make, redis):
     """A long request is decided on before it is there as a whole. What is refused is thrown away, and the client goes
     on."""

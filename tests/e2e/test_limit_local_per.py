@@ -119,17 +119,6 @@ def test_per_all(make, redis):
     assert [spend(client) for client in clients] == [1, 0, 0, 0]
 
 
-def test_per_user_and_key(make, redis):
-    headgate = make(rule(per="user+key", limit=5))
-    add_users(redis, "alice", "bob")
-    alice, bob = authenticated(headgate, "alice"), authenticated(headgate, "bob")
-    assert spend(alice, "INCR", "k1", count=3) == 3
-    assert spend(authenticated(headgate, "alice"), "INCR", "k1") == 2
-    assert spend(alice, "INCR", "k2") == 5
-    assert spend(bob, "INCR", "k1") == 5
-    assert spend(alice, "INCR", "k1") == 0
-
-
 # ---- keys ----
 
 

@@ -12,38 +12,10 @@ from harness.admin import await_empty, await_outage, stats
 from harness.http import ask
 from harness.resp import OK, PONG, Closed, encode, wait_for
 from harness.rules import reload
-from harness.servers import elapsed, free_port, sanitizer_overhead
+from harness.servers import free_port, sanitizer_overhead
 
 MEBIBYTE = 1 << 20
 VALUE = b"v" * MEBIBYTE
-
-# Seconds. Whoever waits for the slow client itself waits for ever; the rest is the speed of a busy machine.
-LONGEST_WAIT = 20.0
-
-
-def worst_wait(client, seconds):
-    """The longest that a client waited for an answer while asking for that long."""
-    worst, deadline = 0.0, time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        worst = max(worst, elapsed(lambda: client("GET", "small")))
-        time.sleep(0.005)
-    return worst
-
-
-def test_a_client_that_never_reads(redis, make_headgate, pool):
-    """200 MiB of replies wait for it: not in Headgate's memory, and not in other clients' way."""
-    headgate = make_headgate(redis, pool=pool, client_output_limit="32mb")
-    with redis.connect() as client:
-        client.pipeline([("SET", "big", VALUE), ("SET", "small", 1)])
-    other = headgate.connect()
-    assert other("GET", "small") == b"1"
-    slow = headgate.connect()
-    slow.send(encode("GET", "big") * 200)
-    assert worst_wait(other, 2.0) < LONGEST_WAIT
-    bound = (64 if pool == "session" else 96) * MEBIBYTE + sanitizer_overhead()
-    assert headgate.peak_rss() < bound, f"{headgate.peak_rss() >> 20} MiB"
-    slow.close()
-    assert other("GET", "small") == b"1"
 
 
 def test_a_subscriber_that_does_not_read(redis, make_headgate, pool):
@@ -59,24 +31,6 @@ def test_a_subscriber_that_does_not_read(redis, make_headgate, pool):
     assert other("PING") == PONG
     for _ in range(64):
         assert client.read() == [b"message", b"a", VALUE]
-
-
-def test_a_client_past_the_output_limit_is_closed_with_a_reason(redis, make_headgate):
-    """On a shared lane there is no way to hold Redis back for one client alone."""
-    headgate = make_headgate(redis, pool="shared", client_output_limit="256kb", client_pipeline_limit=65536)
-    with redis.connect() as client:
-        client("SET", "k", b"v" * 32_000)
-    other, greedy = headgate.connect(), headgate.connect()
-    greedy.send(encode("GET", "k") * 2_000)
-    time.sleep(0.5)
-    assert other("PING") == PONG
-    received = 0
-    try:
-        while received < 2_000:
-            assert greedy.read() == b"v" * 32_000
-            received += 1
-    except Closed:
-        wait_for(lambda: "output" in headgate.log(), what="the reason in the log")
 
 
 def test_a_request_that_never_ends_takes_no_memory(redis, make_headgate, pool):
@@ -271,19 +225,3 @@ def test_descriptors_are_kept_for_lanes_operators_and_probes(redis, make_headgat
     assert stats(headgate)["clients_max"] == str(most)
     clients.pop().close()
     wait_for(headgate.serves, what="the next one to have the place")
-
-
-def test_what_is_measured_of_a_client_that_does_not_read_is_bounded(redis, make_headgate, pool):
-    """Redis keeps its replies; of each request under way Headgate keeps something, too."""
-    headgate = make_headgate(redis, pool=pool, start=False, client_output_limit="4mb")
-    headgate.write_rules("[latency]\nenabled = on\n")
-    headgate.start()
-    client, other = headgate.connect(), headgate.connect()
-    assert client("SET", "k", b"v" * 1000) == OK
-    some = (encode("GET", "k") + encode("STRLEN", "k")) * 1000
-    with pytest.raises(OSError):
-        for _ in range(200):
-            client.send(some)
-    wait_for(lambda: "client_output_limit" in headgate.log(), what="the reason in the log")
-    assert other("PING") == PONG
-    assert headgate.peak_rss() < 64 * MEBIBYTE + sanitizer_overhead()
