@@ -1,5 +1,7 @@
 #include "latency_fixture.h"
 
+#include "../../support/frame.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,33 +26,19 @@ static void run_script(void *context, const struct policy_script *script)
         .done = script->done,
         .context = script->context,
     };
-    if (script->server != NULL) {
-        const struct fixture_worker *worker = context;
-        cr_assert_eq((const void *)script->server, &worker->servers[worker->server_count - 1], "one that was left");
-        snprintf(call->server, sizeof call->server, "%s", script->server->address);
-    }
     for (size_t i = 0; i < script->argument_count; i++) {
         call->arguments[i] = strndup(script->arguments[i].data, script->arguments[i].length);
     }
 }
 
+/* No file here names one. */
 static struct policy_server *change_server(void *context, struct policy_server *server,
                                            const struct policy_server_settings *settings)
 {
-    struct fixture_worker *worker = context;
-
-    if (settings->address == NULL) {
-        return NULL;
-    }
-    if (server != NULL && strcmp(server->address, settings->address->text) == 0 &&
-        strcmp(server->password, settings->password) == 0) {
-        return server;
-    }
-    cr_assert_lt(worker->server_count, (size_t)SERVERS_MAX);
-    struct policy_server *fresh = &worker->servers[worker->server_count++];
-    snprintf(fresh->address, sizeof fresh->address, "%s", settings->address->text);
-    snprintf(fresh->password, sizeof fresh->password, "%s", settings->password);
-    return fresh;
+    (void)context;
+    (void)server;
+    cr_assert_null(settings->address);
+    return NULL;
 }
 
 static void answer(void *context, struct admin_query *admin_query, enum policy_answer kind, struct slice text)
@@ -256,6 +244,9 @@ size_t fixture_acknowledge(struct latency_fixture *fixture)
 
 /* ---- requests ---- */
 
+static const struct policy_client somebody = {
+    .id = 7, .address_text = "10.0.0.1:4711", .user = "default", .name = "worker-1"};
+
 /* A request taken apart; the frame is in memory of its own. */
 struct made {
     struct policy_request request;
@@ -266,19 +257,6 @@ struct made {
     char learned_name[256];
     struct command learned;
 };
-
-static size_t split(const char *text, struct slice *words)
-{
-    size_t count = 0;
-
-    for (const char *at = text; *at != '\0';) {
-        cr_assert_lt(count, (size_t)WORDS_MAX);
-        words[count] = (struct slice){at, strcspn(at, " ")};
-        at += words[count++].length;
-        at += *at == ' ';
-    }
-    return count;
-}
 
 /* What the server would have told of the command. */
 static const struct command *learn(struct made *made, struct slice name)
@@ -293,46 +271,38 @@ static const struct command *learn(struct made *made, struct slice name)
     return &made->learned;
 }
 
-static void make_request(struct made *made, const char *text, const struct policy_client *client, void **attachment)
+static void make_request(struct made *made, const char *text)
 {
-    struct slice words[WORDS_MAX];
-    size_t count = split(text, words), length = 0, taken;
-    FILE *out = open_memstream(&made->bytes, &length);
+    struct slice words[FRAME_WORDS_MAX];
+    size_t count = frame_split(text, words), taken;
+    struct slice frame = frame_of_words(words, count);
 
-    fprintf(out, "*%zu\r\n", count);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "$%zu\r\n%.*s\r\n", words[i].length, (int)words[i].length, words[i].data);
-    }
-    fclose(out);
+    made->bytes = (char *)frame.data;
     made->framed = (struct resp_command){0};
     made->ticket = 0;
     made->attachment = NULL;
     resp_command_reset(&made->framed);
-    cr_assert_eq(resp_command_feed(&made->framed, made->bytes, length, 1 << 20, &taken), RESP_DONE);
+    cr_assert_eq(resp_command_feed(&made->framed, frame.data, frame.length, 1 << 20, &taken), RESP_DONE);
     made->request = (struct policy_request){
-        .client = client,
+        .client = &somebody,
         .command = command_find(words[0]),
         .learned = learn(made, words[0]),
         .name = {made->bytes + made->framed.arguments[0].offset, (size_t)made->framed.arguments[0].length},
-        .frame = {made->bytes, length},
+        .frame = frame,
         .framed = &made->framed,
         .argument_count = (uint32_t)count,
         .ticket = &made->ticket,
-        .attachment = attachment != NULL ? attachment : &made->attachment,
+        .attachment = &made->attachment,
     };
 }
 
-static const struct policy_client somebody = {
-    .id = 7, .address_text = "10.0.0.1:4711", .user = "default", .name = "worker-1"};
-
-uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char *words,
-                     const struct policy_client *client, void **attachment)
+uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char *words)
 {
     void *instance = fixture->workers[worker].instance;
     bool in_transaction = strncmp(words, "(MULTI) ", 8) == 0;
     struct made made;
 
-    make_request(&made, words + (in_transaction ? 8 : 0), client != NULL ? client : &somebody, attachment);
+    make_request(&made, words + (in_transaction ? 8 : 0));
     made.request.in_transaction = in_transaction;
     uint32_t tag = latency_policy.observer->tag(instance, made.request.command);
     if (tag == POLICY_TAG_ASK) {
@@ -347,7 +317,7 @@ void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *wo
 {
     struct made made;
 
-    make_request(&made, words, &somebody, NULL);
+    make_request(&made, words);
     latency_policy.observer->on_spot(fixture->workers[worker].instance, &made.request);
     free(made.bytes);
 }
@@ -356,10 +326,10 @@ bool fixture_request(struct latency_fixture *fixture, size_t worker, const char 
 {
     struct made made;
 
-    make_request(&made, words, &somebody, NULL);
+    make_request(&made, words);
     const struct policy_sample sample = {
         .count = 1,
-        .tag = fixture_tag(fixture, worker, words, NULL, NULL),
+        .tag = fixture_tag(fixture, worker, words),
         .received_us = fixture->now_us - us,
         .sent_us = fixture->now_us - us + 1,
         .answered_us = fixture->now_us,
@@ -406,8 +376,8 @@ static const struct policy_verb *find_verb(struct slice name)
 const char *fixture_ask(struct latency_fixture *fixture, size_t worker, const char *text)
 {
     void *instance = fixture->workers[worker].instance;
-    struct slice words[WORDS_MAX];
-    size_t count = split(text, words), answers = fixture->answers;
+    struct slice words[FRAME_WORDS_MAX];
+    size_t count = frame_split(text, words), answers = fixture->answers;
     const struct policy_verb *verb = find_verb(words[0]);
 
     cr_assert(count >= verb->least && count <= verb->most);

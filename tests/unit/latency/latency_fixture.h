@@ -8,14 +8,12 @@
 #define WORKERS_MAX 2
 #define CALLS_MAX 128
 #define COUNTERS_MAX 16
-#define SERVERS_MAX 8
 
 extern const struct policy latency_policy;
 
 /* A script that was called and not answered. */
 struct script_call {
     const struct script *script;
-    char server[64]; /* its address; "": that of the clients */
     char *arguments[POLICY_SCRIPT_ARGUMENTS_MAX];
     size_t argument_count;
     size_t key_count;
@@ -26,15 +24,8 @@ struct script_call {
 
 struct latency_fixture;
 
-struct policy_server {
-    char address[64];
-    char password[64];
-};
-
 struct fixture_worker {
     struct latency_fixture *fixture;
-    struct policy_server servers[SERVERS_MAX]; /* the last is the one that there is */
-    size_t server_count;
     struct policy_host host;
     void *instance;
     _Atomic uint64_t counters[COUNTERS_MAX];
@@ -90,9 +81,8 @@ const struct script_call *fixture_call(const struct latency_fixture *fixture, co
 /* Answers 1 to all flushes and lists that are under way; returns how many flushes there were. */
 size_t fixture_acknowledge(struct latency_fixture *fixture);
 
-/* The tag of a request: words between blanks, of that client. */
-uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char *words,
-                     const struct policy_client *client, void **attachment);
+/* The tag of a request: words between blanks. */
+uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char *words);
 /* Shows a request to on_spot(). */
 void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *words);
 /* A request of those words that took so long, of a command that only the server knows if the name begins with LEARNED;

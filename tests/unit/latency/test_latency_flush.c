@@ -50,170 +50,6 @@ LATENCY_TEST(latency_flush, writes_each_operation_once_in_a_round)
     cr_assert_eq(fixture_counter(&fixture, "latency_flushes_total"), 2);
 }
 
-LATENCY_TEST(latency_flush, spreads_a_round_over_its_ticks)
-{
-    static const char *const commands[] = {"GET k",  "SET k v", "DEL k",     "PING",       "TTL k",
-                                           "INCR k", "DECR k",  "HGETALL k", "SMEMBERS k", "STRLEN k"};
-    size_t most = 0;
-
-    start(1);
-    for (size_t i = 0; i < 10; i++) {
-        fixture_request(&fixture, 0, commands[i], 100);
-    }
-    for (int tick = 0; tick < 51; tick++) {
-        size_t before = fixture.call_count;
-        fixture_tick(&fixture, 100000);
-        most = fixture.call_count - before > most ? fixture.call_count - before : most;
-    }
-    cr_assert_eq(fixture.call_count, 10);
-    cr_assert_leq(most, 1);
-}
-
-LATENCY_TEST(latency_flush, adds_up_workers_in_one_call)
-{
-    start(2);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_request(&fixture, 1, "GET k", 100);
-    fixture_request(&fixture, 1, "GET k", 100);
-    fixture_tick(&fixture, 2 * ROUND_US + 200000);
-    long requests = 0;
-    while (fixture_call(&fixture, "latency_flush") != NULL) {
-        requests += requests_in(0);
-        fixture_answer(&fixture, "latency_flush", &counted, 1);
-        fixture_tick(&fixture, ROUND_US + 200000);
-    }
-    cr_assert_eq(requests, 3);
-    cr_assert_leq(fixture_counter(&fixture, "latency_flushes_total"), 2);
-}
-
-LATENCY_TEST(latency_flush, writes_under_the_minute_in_which_requests_ended)
-{
-    start(1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    /* It began in the minute before; no tick has told of the new one. */
-    fixture_pass(&fixture, 41000000);
-    fixture_request(&fixture, 0, "GET k", 2000000);
-    fixture_tick(&fixture, ROUND_US);
-    const struct script_call *call = fixture_call(&fixture, "latency_flush");
-    cr_assert_eq(call->key_count, 11);
-    cr_assert_str_eq(call->arguments[1], "headgate:statistics_get_28333333_for_max");
-    cr_assert_str_eq(call->arguments[6], "headgate:statistics_get_28333334_for_max");
-    cr_assert_eq(requests_in(0), 1);
-    cr_assert_eq(requests_in(1), 1);
-}
-
-LATENCY_TEST(latency_flush, follows_a_clock_that_jumps)
-{
-    start(1);
-    fixture.wall_us += 10 * (int64_t)MINUTE_US;
-    fixture_tick(&fixture, 100000);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(fixture_call(&fixture, "latency_flush")->arguments[1], "headgate:statistics_get_28333343_for_max");
-}
-
-LATENCY_TEST(latency_flush, repeats_what_was_not_taken_under_the_same_number)
-{
-    char *first;
-
-    start(1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    const struct script_call *call = fixture_call(&fixture, "latency_flush");
-    first = strdup(call->arguments[call->key_count]);
-    /* While it is under way nothing else goes. */
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, 2 * ROUND_US);
-    cr_assert_eq(fixture.call_count, 1);
-    fixture_fail(&fixture, "latency_flush", "OOM command not allowed");
-    fixture_tick(&fixture, ROUND_US);
-    call = fixture_call(&fixture, "latency_flush");
-    cr_assert_str_eq(call->arguments[call->key_count], first);
-    cr_assert_eq(requests_in(0), 1, "what was recorded later goes later");
-    fixture_answer(&fixture, "latency_flush", &counted, 1);
-    fixture_tick(&fixture, ROUND_US);
-    call = fixture_call(&fixture, "latency_flush");
-    cr_assert_str_neq(call->arguments[call->key_count], first);
-    cr_assert_eq(requests_in(0), 1);
-    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
-    free(first);
-}
-
-LATENCY_TEST(latency_flush, gives_up_what_will_never_be_taken)
-{
-    start(1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    fixture_fail(&fixture, "latency_flush", "HEADGATE key headgate:statistics_get_28333333_for_max holds a list");
-    cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total"), 2);
-    cr_assert_eq(fixture_counter(&fixture, "latency_lost_minutes_total"), 1);
-    cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 0);
-    cr_assert_not_null(strstr(fixture.warning, "holds a list"));
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_eq(requests_in(0), 1, "what comes next is not held up by it");
-}
-
-LATENCY_TEST(latency_flush, keeps_an_hour_and_loses_nothing_of_it)
-{
-    long requests = 0;
-
-    start(1);
-    for (int minute = 0; minute < 59; minute++) {
-        fixture_request(&fixture, 0, "GET k", 100);
-        fixture_tick(&fixture, MINUTE_US);
-        if (fixture_call(&fixture, "latency_flush") != NULL) {
-            fixture_fail(&fixture, "latency_flush", "Redis cannot be reached");
-        }
-    }
-    cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 59);
-    cr_assert_leq(fixture.warnings, 60);
-    cr_assert_geq(fixture.warnings, 30);
-    for (int round = 0; round < 61; round++) {
-        while (fixture_call(&fixture, "latency_flush") != NULL) {
-            for (size_t i = 0; i < (fixture_call(&fixture, "latency_flush")->key_count - 1) / 5; i++) {
-                requests += requests_in(i);
-            }
-            fixture_answer(&fixture, "latency_flush", &counted, 1);
-        }
-        fixture_tick(&fixture, ROUND_US);
-    }
-    cr_assert_eq(requests, 59);
-    cr_assert_eq(fixture_counter(&fixture, "latency_lost_minutes_total"), 0);
-}
-
-LATENCY_TEST(latency_flush, drops_the_oldest_beyond_it)
-{
-    fixture_start(&fixture, ON "keep = 5m\n", 1);
-    for (int minute = 0; minute < 20; minute++) {
-        fixture_request(&fixture, 0, "GET k", 100);
-        fixture_tick(&fixture, MINUTE_US);
-    }
-    cr_assert_leq(fixture_counter(&fixture, "latency_minutes_waiting"), 8);
-    cr_assert_geq(fixture_counter(&fixture, "latency_lost_requests_total"), 12);
-    cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total") +
-                     fixture_counter(&fixture, "latency_minutes_waiting"),
-                 20);
-}
-
-LATENCY_TEST(latency_flush, warns_once_a_minute)
-{
-    start(1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    for (size_t minutes = 1; minutes <= 3; minutes++) {
-        for (int round = 0; round < 11; round++) {
-            fixture_tick(&fixture, ROUND_US);
-            fixture_fail(&fixture, "latency_flush", "READONLY You can't write against a read only replica.");
-        }
-        cr_assert_eq(fixture.warnings, minutes);
-        fixture_tick(&fixture, ROUND_US);
-        fixture_fail(&fixture, "latency_flush", "READONLY");
-        fixture_pass(&fixture, ROUND_US);
-    }
-    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 36);
-}
-
 /* Requests now and then while Redis answers all flushes: how many of them it has been told. */
 static long flush_for(int minutes, int requests_in_minute)
 {
@@ -256,6 +92,112 @@ LATENCY_TEST(latency_flush, loses_nothing_while_redis_answers)
     }
 }
 
+/* ---- whatever happens ---- */
+
+enum { WALK_MINUTES = 200, WALK_OPERATIONS = 3 };
+
+/* Redis as lua/ has it: a number that it knows is not counted again. */
+struct walk {
+    uint64_t state;
+    unsigned long known[WALK_OPERATIONS];
+    long recorded[WALK_OPERATIONS][WALK_MINUTES], counted[WALK_OPERATIONS][WALK_MINUTES];
+    long lost;
+};
+
+static uint32_t below(struct walk *walk, uint32_t limit)
+{
+    walk->state = walk->state * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(walk->state >> 33) % limit;
+}
+
+static const char *const walk_requests[WALK_OPERATIONS] = {"GET k", "SET k v", "DEL k"};
+static const char *const walk_names[WALK_OPERATIONS] = {"get", "set", "del"};
+
+/* Redis executes the oldest flush, or refuses it for good, or knows nothing of it; and the reply comes, or does not. */
+static void end_flush(struct walk *walk, bool executes, bool refuses, bool is_told)
+{
+    static const char *const later[] = {"the connection to Redis was lost", "OOM command not allowed", "READONLY",
+                                        "NOPERM the user of the sidecar may not use SET", "HEADGATEWAY"};
+    const struct script_call *call = fixture_call(&fixture, "latency_flush");
+    unsigned long number = strtoul(call->arguments[call->key_count], NULL, 10);
+    size_t minutes = (call->key_count - 1) / 5, place = 0;
+    char name[64];
+    long minute;
+
+    cr_assert_eq(sscanf(call->arguments[1], "headgate:statistics_%63[^_]_%ld", name, &minute), 2);
+    while (strcmp(walk_names[place], name) != 0) {
+        place++;
+    }
+    refuses = refuses && number > walk->known[place];
+    for (size_t i = 0; i < minutes && number > walk->known[place]; i++) {
+        cr_assert_eq(sscanf(call->arguments[1 + 5 * i], "headgate:statistics_%63[^_]_%ld", name, &minute), 2);
+        walk->counted[place][minute - 28333333] += executes && !refuses ? requests_in(i) : 0;
+        walk->lost += refuses && is_told ? requests_in(i) : 0;
+    }
+    walk->known[place] = executes && !refuses && number > walk->known[place] ? number : walk->known[place];
+    if (is_told && refuses) {
+        fixture_fail(&fixture, "latency_flush", "HEADGATE key headgate:statistics_get_1_for_max holds a list");
+    } else if (is_told && executes) {
+        fixture_answer(&fixture, "latency_flush", &counted, 1);
+    } else if (below(walk, 10) == 0) {
+        fixture_answer(&fixture, "latency_flush", (int64_t[]){1, 1}, 2 * below(walk, 2));
+    } else {
+        fixture_fail(&fixture, "latency_flush", later[below(walk, sizeof later / sizeof later[0])]);
+    }
+}
+
+static void step_at_random(struct walk *walk, bool refuses)
+{
+    uint32_t what = below(walk, 100), place = below(walk, WALK_OPERATIONS);
+
+    if (what < 60) {
+        walk->recorded[place][fixture.wall_us / MINUTE_US - 28333333]++;
+        fixture_request(&fixture, below(walk, 2), walk_requests[place], 100);
+    } else if (what < 85 || fixture_call(&fixture, "latency_flush") == NULL) {
+        fixture_tick(&fixture, 100000);
+        fixture_pass(&fixture, below(walk, 3000000));
+    } else {
+        end_flush(walk, below(walk, 3) > 0, refuses && below(walk, 10) == 0, below(walk, 3) > 0);
+    }
+    while (fixture_call(&fixture, "latency_list") != NULL) {
+        fixture_answer(&fixture, "latency_list", &counted, 1);
+    }
+}
+
+/* Replies are lost, with and without what was written; Redis takes nothing, or refuses; all counts once. */
+LATENCY_TEST(latency_flush, whatever_happens_all_counts_once)
+{
+    for (int round = 0; round < 4; round++) {
+        static struct walk walk;
+        walk = (struct walk){.state = (uint64_t)round};
+        fixture_start(&fixture, ON, 2);
+        for (int step = 0; step < 20000; step++) {
+            step_at_random(&walk, round % 2 == 1);
+        }
+        for (int i = 0; i < 200; i++) {
+            fixture_tick(&fixture, ROUND_US);
+            while (fixture_call(&fixture, "latency_flush") != NULL) {
+                end_flush(&walk, true, false, true);
+            }
+            (void)fixture_acknowledge(&fixture);
+        }
+        cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 0);
+        cr_assert_gt(fixture_counter(&fixture, "latency_flush_failures_total"), 100);
+        cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total"), (uint64_t)walk.lost);
+        cr_assert_eq(walk.lost > 0, round % 2 == 1);
+        cr_assert(walk.lost > 0 || memcmp(walk.recorded, walk.counted, sizeof walk.counted) == 0);
+        for (size_t place = 0; place < WALK_OPERATIONS; place++) {
+            for (size_t minute = 0; minute < WALK_MINUTES; minute++) {
+                walk.lost -= walk.recorded[place][minute] - walk.counted[place][minute];
+            }
+        }
+        cr_assert_eq(walk.lost, 0);
+        fixture_stop(&fixture);
+    }
+}
+
+/* ---- what waits ---- */
+
 /* How many minutes wait, whoever has them. */
 static uint64_t wait_for_redis(int minutes)
 {
@@ -281,38 +223,6 @@ LATENCY_TEST(latency_flush, keeps_more_or_less_after_a_reload)
     cr_assert(waiting >= 3 && waiting <= 3 + 2 + 1, "at once: %d", (int)waiting);
     cr_assert_gt(fixture_counter(&fixture, "latency_lost_minutes_total"), lost + 10);
     cr_assert_leq(wait_for_redis(20), 3 + 2);
-}
-
-LATENCY_TEST(latency_flush, lists_its_operations_now_and_then)
-{
-    start(1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_null(fixture_call(&fixture, "latency_list"), "first it has to be there");
-    fixture_answer(&fixture, "latency_flush", &counted, 1);
-    fixture_tick(&fixture, 100000);
-    const struct script_call *call = fixture_call(&fixture, "latency_list");
-    cr_assert_not_null(call);
-    cr_assert_eq(call->argument_count, 3);
-    cr_assert_eq(call->database, 3);
-    cr_assert_str_eq(call->arguments[0], "headgate:statistics_interfaces");
-    cr_assert_str_eq(call->arguments[1], "3720");
-    cr_assert_str_eq(call->arguments[2], "get");
-    fixture_fail(&fixture, "latency_list", "ERR no");
-    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
-    for (int round = 0; round < 10; round++) {
-        fixture_request(&fixture, 0, "GET k", 100);
-        fixture_tick(&fixture, ROUND_US);
-        cr_assert_null(fixture_call(&fixture, "latency_list"));
-        while (fixture_call(&fixture, "latency_flush") != NULL) {
-            fixture_answer(&fixture, "latency_flush", &counted, 1);
-        }
-    }
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, 3 * ROUND_US);
-    fixture_answer(&fixture, "latency_flush", &counted, 1);
-    fixture_tick(&fixture, 100000);
-    cr_assert_not_null(fixture_call(&fixture, "latency_list"), "a minute has passed");
 }
 
 LATENCY_TEST(latency_flush, drains)
@@ -375,94 +285,4 @@ LATENCY_TEST(latency_flush, lists_all_operations_by_turns)
         fixture_answer(&fixture, "latency_list", &counted, 1);
     }
     cr_assert_eq(count, OPERATIONS);
-}
-
-/* Where the flush under way goes. */
-static const char *server_of(void)
-{
-    const struct script_call *call = fixture_call(&fixture, "latency_flush");
-
-    cr_assert_not_null(call);
-    return call->server;
-}
-
-LATENCY_TEST(latency_flush, goes_to_a_server_of_its_own)
-{
-    fixture_start(&fixture, ON "upstream = stats:1\n[counters]\nenabled = on\n[events]\nenabled = on\n", 2);
-    fixture_request(&fixture, 0, "GET k", 1000000);
-    fixture_tick(&fixture, ROUND_US + 200000);
-    fixture_answer(&fixture, "latency_flush", &counted, 1);
-    fixture_tick(&fixture, 100000);
-    (void)fixture_ask(&fixture, 0, "REPORT get");
-    (void)fixture_ask(&fixture, 1, "REPORT *");
-    (void)fixture_ask(&fixture, 0, "COUNTER requests 60");
-    (void)fixture_ask(&fixture, 0, "RECENT slow warning");
-    (void)fixture_ask(&fixture, 0, "COMMON slow warning");
-    static const char *const scripts[] = {"latency_list", "latency_report", "latency_listed",
-                                          "counter_add",  "counter_read",   "event_log"};
-    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
-        cr_assert_not_null(fixture_call(&fixture, scripts[i]), "%s", scripts[i]);
-    }
-    for (size_t i = 0; i < fixture.call_count; i++) {
-        cr_assert_str_eq(fixture.calls[i].server, "stats:1", "%s", fixture.calls[i].script->name);
-    }
-}
-
-LATENCY_TEST(latency_flush, changes_its_server_with_what_waits)
-{
-    start(1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(server_of(), "");
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_reload(&fixture, ON "database = 3\nupstream = stats:1\n");
-    fixture_tick(&fixture, 2 * ROUND_US);
-    cr_assert_eq(fixture.call_count, 1, "not before it is known what has become of the other one");
-    fixture_fail(&fixture, "latency_flush", "gone");
-    fixture_tick(&fixture, ROUND_US + 100000);
-    cr_assert_str_eq(server_of(), "stats:1");
-    cr_assert_eq(requests_in(0), 1);
-    fixture_answer(&fixture, "latency_flush", &counted, 1);
-    fixture_tick(&fixture, ROUND_US + 100000);
-    cr_assert_eq(requests_in(0), 1);
-    fixture_answer(&fixture, "latency_flush", &counted, 1);
-    fixture_reload(&fixture, ON "database = 3\nupstream = stats:1\n");
-    cr_assert_eq(fixture.workers[0].server_count, 1, "the same one is kept");
-}
-
-LATENCY_TEST(latency_flush, lists_its_operations_on_another_server_anew)
-{
-    static const char *const files[] = {ON "upstream = stats:1\n", ON "upstream = stats:2\n", ON "prefix = p\n",
-                                        ON "prefix = p\ndatabase = 4\n"};
-
-    start(1);
-    for (size_t i = 0; i <= sizeof files / sizeof files[0]; i++) {
-        for (int again = 0; again < 2; again++) {
-            fixture_request(&fixture, 0, "GET k", 100);
-            fixture_tick(&fixture, ROUND_US + 100000);
-            fixture_answer(&fixture, "latency_flush", &counted, 1);
-            fixture_tick(&fixture, 100000);
-            cr_assert_eq(fixture_call(&fixture, "latency_list") != NULL, again == 0, "once on each: %zu", i);
-            if (again == 0) {
-                fixture_answer(&fixture, "latency_list", &counted, 1);
-            }
-        }
-        if (i < sizeof files / sizeof files[0]) {
-            fixture_reload(&fixture, files[i]);
-        }
-    }
-}
-
-LATENCY_TEST(latency_flush, keeps_its_server_when_switched_off)
-{
-    fixture_start(&fixture, ON "upstream = stats:1\n", 1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_reload(&fixture, "[latency]\nenabled = off\n");
-    fixture_tick(&fixture, ROUND_US + 100000);
-    cr_assert_str_eq(server_of(), "stats:1", "where the figures were to go");
-    fixture_answer(&fixture, "latency_flush", &counted, 1);
-    fixture_reload(&fixture, ON);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US + 100000);
-    cr_assert_str_eq(server_of(), "");
 }

@@ -90,47 +90,6 @@ Test(latency_histogram, each_bucket_begins_and_ends_where_it_says)
     cr_assert_eq(latency_index_greatest(LATENCY_INDEX_MAX), UINT64_MAX);
 }
 
-/* The examples of OpenTelemetry's text: upper bounds are included, so a power of two ends a bucket. */
-Test(latency_histogram, powers_of_two_end_buckets)
-{
-    for (int power = 0; power <= 37; power++) {
-        cr_assert_eq(latency_index(UINT64_C(1) << power), 16 * power - 1);
-        cr_assert(power == 0 || power == 37 || latency_index((UINT64_C(1) << power) + 1) >= 16 * power);
-    }
-    cr_assert_eq(latency_index(0), LATENCY_INDEX_MIN);
-    cr_assert_eq(latency_index(LATENCY_US_MAX), LATENCY_INDEX_MAX);
-    cr_assert_eq(latency_index(LATENCY_US_MAX + 1), LATENCY_INDEX_MAX);
-    cr_assert_eq(latency_index(UINT64_MAX), LATENCY_INDEX_MAX);
-}
-
-Test(latency_histogram, indexes_grow_with_the_value)
-{
-    for (int i = 0; i < 200000; i++) {
-        uint64_t us = chance() >> (27 + chance() % 37);
-        cr_assert_leq(latency_index(us), latency_index(us + 1), "%" PRIu64, us);
-        cr_assert_leq(latency_index_least(latency_index(us)), us);
-        cr_assert_geq(latency_index_greatest(latency_index(us)), us);
-    }
-}
-
-Test(latency_histogram, a_midpoint_is_near_every_value_of_its_bucket)
-{
-    for (int index = LATENCY_INDEX_MIN; index <= LATENCY_INDEX_MAX; index++) {
-        double least = fmax(1, (double)latency_index_least(index));
-        double greatest = fmin((double)LATENCY_US_MAX, (double)latency_index_greatest(index));
-        double midpoint = latency_index_midpoint(index);
-        if (least > greatest) {
-            continue;
-        }
-        cr_assert(midpoint >= least && midpoint <= greatest, "bucket %d", index);
-        cr_assert_leq(midpoint / least - 1, ERROR_MAX, "bucket %d", index);
-        cr_assert_leq(1 - midpoint / greatest, ERROR_MAX, "bucket %d", index);
-    }
-    for (uint64_t us = 1; us <= 23; us++) {
-        cr_assert_eq(latency_index_midpoint(latency_index(us)), (double)us);
-    }
-}
-
 /* ---- figures ---- */
 
 Test(latency_histogram, has_nothing_to_tell_at_first)
@@ -142,24 +101,6 @@ Test(latency_histogram, has_nothing_to_tell_at_first)
     cr_assert_eq(latency_histogram_quantile(&histogram, 0), 0);
     cr_assert_eq(latency_histogram_quantile(&histogram, 0.5), 0);
     cr_assert_eq(latency_histogram_quantile(&histogram, 1), 0);
-}
-
-Test(latency_histogram, tells_one_value_as_it_was)
-{
-    static const uint64_t values[] = {0, 1, 2, 3, 17, 999, 123456, 86400000000, LATENCY_US_MAX, LATENCY_US_MAX * 5};
-
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-        struct latency_histogram histogram = {0};
-        latency_histogram_record(&histogram, values[i], 3);
-        cr_assert_eq(histogram.count, 3);
-        cr_assert_eq(histogram.sum_us, values[i] * 3);
-        cr_assert_eq(histogram.min_us, values[i]);
-        cr_assert_eq(histogram.max_us, values[i]);
-        cr_assert_eq(latency_histogram_mean(&histogram), (double)values[i]);
-        for (double part = 0; part <= 1; part += 0.125) {
-            cr_assert_eq(latency_histogram_quantile(&histogram, part), (double)values[i]);
-        }
-    }
 }
 
 static int compare(const void *left, const void *right)
@@ -251,19 +192,6 @@ Test(latency_histogram, parts_merged_are_the_whole)
         }
         cr_assert_eq(memcmp(&merged, &whole, sizeof whole), 0, "round %d", round);
     }
-}
-
-Test(latency_histogram, many_of_one_value_are_as_many_single_ones)
-{
-    struct latency_histogram one_by_one = {0}, at_once = {0};
-
-    for (uint64_t us = 0; us < 100; us++) {
-        for (uint64_t i = 0; i <= us; i++) {
-            latency_histogram_record(&one_by_one, us * us, 1);
-        }
-        latency_histogram_record(&at_once, us * us, us + 1);
-    }
-    cr_assert_eq(memcmp(&one_by_one, &at_once, sizeof at_once), 0);
 }
 
 Test(latency_histogram, takes_buckets_of_others_even_out_of_range)

@@ -20,20 +20,6 @@ static const char *argument(const struct script_call *call, size_t index)
     return call->arguments[call->key_count + index];
 }
 
-LATENCY_TEST(latency_log, is_off_by_default)
-{
-    fixture_start(&fixture, ON, 1);
-    fixture_request(&fixture, 0, "GET k", 20000);
-    fixture_tick(&fixture, 2 * ROUND_US);
-    cr_assert_null(fixture_call(&fixture, "counter_add"));
-    cr_assert_null(fixture_call(&fixture, "event_log"));
-    const char *const verbs[] = {"COUNTER requests 1", "RECENT slow warning", "COMMON slow warning"};
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
-        cr_assert(says(fixture_ask(&fixture, 0, verbs[i]), "enabled"), "%s", verbs[i]);
-        cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
-    }
-}
-
 LATENCY_TEST(latency_log, counts_what_all_workers_measure)
 {
     fixture_start(&fixture, ON "database = 4\n" COUNTERS, 2);
@@ -57,85 +43,6 @@ LATENCY_TEST(latency_log, counts_what_all_workers_measure)
     cr_assert_null(fixture_call(&fixture, "counter_add"), "there were no errors");
     fixture_tick(&fixture, 2 * ROUND_US);
     cr_assert_null(fixture_call(&fixture, "counter_add"));
-}
-
-LATENCY_TEST(latency_log, repeats_a_count_under_its_number)
-{
-    fixture_start(&fixture, ON COUNTERS, 1);
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 0), "1");
-    fixture_request(&fixture, 0, "GET k", 100);
-    fixture_tick(&fixture, ROUND_US);
-    fixture_fail(&fixture, "counter_add", "Redis cannot be reached");
-    cr_assert_null(fixture_call(&fixture, "counter_add"), "one at a time");
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 0), "1");
-    cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 5), "15 1");
-    fixture_fail(&fixture, "counter_add", "HEADGATE key {c}known: holds a list");
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 0), "2", "that one will never be taken");
-    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 2);
-}
-
-LATENCY_TEST(latency_log, logs_slow_requests_by_operation)
-{
-    fixture_start(&fixture, ON EVENTS, 1);
-    fixture_request(&fixture, 0, "GET k", 20000);
-    fixture_request(&fixture, 0, "SET k v", 20000);
-    fixture_request(&fixture, 0, "GET k", 20000);
-    fixture_request(&fixture, 0, "DEL k", 100);
-    fixture_request(&fixture, 0, "BLPOP k 0", 90000);
-    fixture_tick(&fixture, ROUND_US);
-    const struct script_call *call = fixture_call(&fixture, "event_log");
-    cr_assert_eq(call->key_count, 6);
-    cr_assert_eq(strncmp(call->arguments[0], "{e}recent:slow:warning:by:", 26), 0);
-    cr_assert_str_eq(call->arguments[1], "{e}recent:slow:warning");
-    cr_assert_str_eq(call->arguments[5], "{e}common:slow:warning:pstart");
-    cr_assert_eq(call->argument_count, 6 + 5 + 6);
-    cr_assert_str_eq(argument(call, 5), "get");
-    cr_assert_str_eq(argument(call, 6), "2");
-    cr_assert_str_eq(argument(call, 7), "5", "seconds ago");
-    cr_assert_str_eq(argument(call, 8), "set");
-    cr_assert_str_eq(argument(call, 9), "1");
-    fixture_request(&fixture, 0, "TTL k", 20000);
-    fixture_fail(&fixture, "event_log", "LOADING");
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "1");
-    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 5), "get");
-    fixture_answer(&fixture, "event_log", &counted, 1);
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "2");
-    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 5), "ttl");
-}
-
-LATENCY_TEST(latency_log, bounds_the_events_that_wait)
-{
-    char words[32];
-    long sum = 0;
-
-    fixture_start(&fixture, ON EVENTS, 1);
-    for (int i = 0; i < 60; i++) {
-        snprintf(words, sizeof words, "SLOW%d k", i);
-        fixture_request(&fixture, 0, words, 20000);
-    }
-    fixture_tick(&fixture, ROUND_US);
-    const struct script_call *call = fixture_call(&fixture, "event_log");
-    for (size_t i = 6; call->key_count + i < call->argument_count; i += 3) {
-        sum += strtol(argument(call, i), NULL, 10);
-    }
-    cr_assert_eq(sum, 60);
-}
-
-LATENCY_TEST(latency_log, listens_only_if_it_has_something_to_write)
-{
-    static const char *const confs[] = {"", ON, ON COUNTERS, ON EVENTS};
-
-    for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
-        fixture_start(&fixture, confs[i], 1);
-        cr_assert_eq(latency_policy.observer->listens(fixture.workers[0].instance), i >= 2, "%s", confs[i]);
-        fixture_stop(&fixture);
-    }
 }
 
 /* Which counter, or which log, there is a call for, and what it says of the first message. */
@@ -204,48 +111,6 @@ LATENCY_TEST(latency_log, what_another_worker_saw_later_has_no_negative_age)
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 7), "0");
 }
 
-/* Redis is away: what happens meanwhile waits, with its time, and what was told is told again as it was. */
-LATENCY_TEST(latency_log, what_happened_waits_for_redis)
-{
-    fixture_start(&fixture, ON EVENTS, 1);
-    fixture_happen(&fixture, 0, POLICY_UPSTREAM_LOST, 1, "closed");
-    fixture_tick(&fixture, ROUND_US);
-    fixture_happen(&fixture, 0, POLICY_UPSTREAM_LOST, 1, "refused");
-    fixture_tick(&fixture, 3 * ROUND_US);
-    fixture_happen(&fixture, 0, POLICY_UPSTREAM_LOST, 1, "closed");
-    fixture_fail(&fixture, "event_log", "Redis cannot be reached");
-    fixture_tick(&fixture, ROUND_US);
-    const struct script_call *call = fixture_call(&fixture, "event_log");
-    cr_assert_eq(call->argument_count, 6 + 5 + 3);
-    cr_assert_str_eq(argument(call, 0), "1");
-    cr_assert_str_eq(argument(call, 6), "1");
-    cr_assert_str_eq(argument(call, 7), "25");
-    fixture_answer(&fixture, "event_log", &counted, 1);
-    fixture_tick(&fixture, ROUND_US);
-    call = fixture_call(&fixture, "event_log");
-    cr_assert_str_eq(argument(call, 0), "2");
-    cr_assert_str_eq(argument(call, 5), "limit:rule refused");
-    cr_assert_str_eq(argument(call, 7), "25");
-    cr_assert_str_eq(argument(call, 8), "limit:rule closed");
-    cr_assert_str_eq(argument(call, 10), "10");
-}
-
-/* Each log has a call and a number of its own. */
-LATENCY_TEST(latency_log, one_log_does_not_wait_for_another)
-{
-    fixture_start(&fixture, ON EVENTS, 1);
-    fixture_happen(&fixture, 0, POLICY_REFUSED, 1, "get");
-    fixture_tick(&fixture, ROUND_US);
-    fixture_happen(&fixture, 0, POLICY_REFUSED, 1, "get");
-    fixture_happen(&fixture, 0, POLICY_LEASE_LOST, 1, "gone");
-    fixture_tick(&fixture, ROUND_US);
-    cr_assert_eq(fixture.call_count, 2);
-    fixture_fail(&fixture, "event_log", "HEADGATE key {e}recent:refusals:info holds a hash");
-    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
-    cr_assert_str_eq(fixture_call(&fixture, "event_log")->arguments[1], "{e}recent:lost_leases:error");
-    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "1");
-}
-
 LATENCY_TEST(latency_log, a_drain_takes_what_happened_elsewhere)
 {
     fixture_start(&fixture, ON EVENTS, 2);
@@ -258,24 +123,6 @@ LATENCY_TEST(latency_log, a_drain_takes_what_happened_elsewhere)
     cr_assert(latency_policy.on_drain(fixture.workers[0].instance, 0));
 }
 
-LATENCY_TEST(latency_log, drains)
-{
-    fixture_start(&fixture, ON COUNTERS EVENTS, 1);
-    void *instance = fixture.workers[0].instance;
-    fixture_request(&fixture, 0, "GET k", 20000);
-    cr_assert_not(latency_policy.on_drain(instance, 0));
-    fixture_acknowledge(&fixture);
-    cr_assert_not(latency_policy.on_drain(instance, 0));
-    fixture_acknowledge(&fixture);
-    while (fixture_call(&fixture, "counter_add") != NULL) {
-        cr_assert_not(latency_policy.on_drain(instance, 0));
-        fixture_answer(&fixture, "counter_add", &counted, 1);
-    }
-    cr_assert_not(latency_policy.on_drain(instance, 0));
-    fixture_answer(&fixture, "event_log", &counted, 1);
-    cr_assert(latency_policy.on_drain(instance, 0));
-}
-
 LATENCY_TEST(latency_log, reads_counters)
 {
     const int64_t slices[] = {1700000000, 5, 1700000005, 7};
@@ -286,10 +133,6 @@ LATENCY_TEST(latency_log, reads_counters)
     fixture_answer(&fixture, "counter_read", slices, 4);
     cr_assert_str_eq(fixture.answer, "time=1700000000 count=5\ntime=1700000005 count=7\n");
     cr_assert(says(fixture_ask(&fixture, 0, "COUNTER requests 7"), "expected"));
-    cr_assert_null(fixture_ask(&fixture, 0, "COUNTER requests 86400"));
-    fixture_fail(&fixture, "counter_read", "WRONGTYPE");
-    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
-    cr_assert_null(fixture_ask(&fixture, 0, "COUNTER requests 1"));
 }
 
 LATENCY_TEST(latency_log, reads_events)

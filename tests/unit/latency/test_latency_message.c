@@ -32,13 +32,6 @@ static void assert_message(const struct latency_message_list *list, size_t at, c
     cr_assert_eq(list->messages[at].second, second);
 }
 
-Test(latency_message, says_whose_doing_it_was)
-{
-    assert_written("limit", "checkout", "get", "limit:checkout get");
-    assert_written("limit", NULL, "get", "limit get");
-    assert_written("127.0.0.1:6379", NULL, "Connection refused", "127.0.0.1:6379 Connection refused");
-}
-
 Test(latency_message, is_one_plain_line)
 {
     assert_written("a\r\nb", "\x7f", "\xc3\xbc\t", "a??b:? ???");
@@ -61,19 +54,6 @@ Test(latency_message, is_cut)
     assert_message(&list, 0, text, 2, 2);
 }
 
-Test(latency_message, those_that_are_alike_are_one)
-{
-    struct latency_message_list list = {0};
-
-    latency_message_add(&list, "a", 1, 10);
-    latency_message_add(&list, "b", 2, 11);
-    latency_message_add(&list, "a", 1000000, 12);
-    latency_message_add(&list, "a", 1, 12);
-    cr_assert_eq(list.length, 2);
-    assert_message(&list, 0, "a", 1000002, 12);
-    assert_message(&list, 1, "b", 2, 11);
-}
-
 /* Whatever comes first, "other" among them. */
 Test(latency_message, those_beyond_are_others_and_none_is_lost)
 {
@@ -93,24 +73,4 @@ Test(latency_message, those_beyond_are_others_and_none_is_lost)
         }
         cr_assert_eq(others, 1);
     }
-}
-
-Test(latency_message, what_is_moved_is_as_of_then)
-{
-    struct latency_message_list from = {0}, to = {0};
-
-    latency_message_add(&to, "b", 1, 3);
-    latency_message_add(&to, "c", 1, 3);
-    latency_message_add(&from, "a", 1, 0);
-    latency_message_add(&from, "b", 2, 0);
-    latency_message_move(&to, &from, 7);
-    cr_assert_eq(to.length, 3);
-    assert_message(&to, 0, "b", 3, 7);
-    assert_message(&to, 1, "c", 1, 3);
-    assert_message(&to, 2, "a", 1, 7);
-    cr_assert_eq(from.length, 0);
-    latency_message_move(&to, &from, 9);
-    assert_message(&to, 2, "a", 1, 7);
-    latency_message_add(&from, "b", 1, 0);
-    assert_message(&from, 0, "b", 1, 0);
 }

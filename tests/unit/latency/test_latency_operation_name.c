@@ -41,26 +41,6 @@ Test(latency_operation_name, what_keys_must_not_have_is_escaped)
     assert_safe(text("\x7f\x1b"), "%7F%1B");
 }
 
-Test(latency_operation_name, long_names_are_cut_with_a_hash)
-{
-    char name[10000];
-    char safe[LATENCY_NAME_MAX + 1];
-
-    memset(name, 'n', sizeof name);
-    assert_safe((struct slice){name, 64}, "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn");
-    cr_assert_eq(latency_operation_safe_name((struct slice){name, 65}, safe), 64);
-    cr_assert_eq(strspn(safe, "n"), 47);
-    cr_assert_eq(safe[47], '~');
-    cr_assert_eq(strspn(safe + 48, "0123456789abcdef"), 16);
-    cr_assert_eq(latency_operation_safe_name((struct slice){name, sizeof name}, safe), 64);
-    /* An escape is not cut in two. */
-    memset(name, '{', sizeof name);
-    size_t length = latency_operation_safe_name((struct slice){name, sizeof name}, safe);
-    cr_assert_eq(length, 45 + 17);
-    cr_assert_eq(safe[45], '~');
-    cr_assert_eq(safe[length], '\0');
-}
-
 #define NAMES 20000
 
 static int compare(const void *left, const void *right)
@@ -96,33 +76,6 @@ Test(latency_operation_name, different_names_stay_different)
     }
     cr_assert_gt(different, NAMES / 4);
     cr_assert_eq(kept_apart, different);
-}
-
-Test(latency_operation_name, numbers_are_given_in_order_and_kept)
-{
-    struct latency_operation_names *operations =
-        latency_operation_names_new(300, sizeof(struct latency_operation_name));
-    char name[16];
-    uint32_t number;
-
-    cr_assert_eq(operations->count, 1);
-    cr_assert_str_eq(operations->list[LATENCY_OTHER]->name, "other");
-    cr_assert_eq(latency_operation_names_add(operations, text("other")), LATENCY_OTHER);
-    for (int round = 0; round < 2; round++) {
-        for (uint32_t i = 1; i < 300; i++) {
-            snprintf(name, sizeof name, "name %u", (unsigned)i);
-            cr_assert_eq(latency_operation_names_add(operations, text(name)), i);
-            snprintf(name, sizeof name, "name%%20%u", (unsigned)i);
-            cr_assert_str_eq(operations->list[i]->name, name);
-            cr_assert(latency_operation_names_find(operations, text(name), &number));
-            cr_assert_eq(number, i);
-        }
-    }
-    cr_assert_eq(operations->count, 300);
-    cr_assert_eq(operations->refused, 0);
-    cr_assert_not(latency_operation_names_find(operations, text("name 1"), &number), "only by its safe name");
-    cr_assert_not(latency_operation_names_find(operations, text(""), &number));
-    latency_operation_names_free(operations);
 }
 
 Test(latency_operation_name, the_rest_goes_to_other)

@@ -22,29 +22,6 @@ static void assert_error(const char *admin_query, const char *error)
     cr_assert_eq(fixture.call_count, 0);
 }
 
-LATENCY_TEST(latency_report, asks_for_the_last_quarter_of_an_hour)
-{
-    fixture_start(&fixture, ON "prefix = p\ndatabase = 2\n", 1);
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
-    const struct script_call *call = fixture_call(&fixture, "latency_report");
-    cr_assert_eq(call->database, 2);
-    cr_assert_str_eq(call->arguments[0], "p_get_28333318_for_max");
-    size_t minutes = 0, calls = 0;
-    while (fixture_call(&fixture, "latency_report") != NULL) {
-        cr_assert_eq(fixture.call_count, 1, "one after the other");
-        minutes += fixture_call(&fixture, "latency_report")->key_count / 5;
-        fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
-        calls++;
-    }
-    cr_assert_eq(minutes, 16);
-    cr_assert_eq(calls, 2);
-    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_TEXT);
-    /* 15 minutes and 20 seconds: the last one has only begun. */
-    cr_assert_str_eq(fixture.answer,
-                     "interface=get from=2023-11-14T21:58 minutes=16 count=4 rate=0.004 errors=2 min=1.000 mean=1.000 "
-                     "max=1.000 p50=1.000 p90=1.000 p99=1.000 p999=1.000 bytes_in=120 bytes_out=20\n");
-}
-
 LATENCY_TEST(latency_report, tells_each_minute_with_requests_if_wanted)
 {
     fixture_start(&fixture, ON, 1);
@@ -63,28 +40,6 @@ LATENCY_TEST(latency_report, tells_each_minute_with_requests_if_wanted)
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get FROM 2023-11-14T22:14 TO 2023-11-14T22:14"));
     fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
     cr_assert(says(fixture.answer, " count=2 rate=unknown "), "%s", fixture.answer);
-}
-
-LATENCY_TEST(latency_report, asks_which_operations_there_are)
-{
-    static const char *const names[] = {"get", "orders|blocking", "set"};
-
-    fixture_start(&fixture, ON "prefix = {s}\n", 1);
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT * FROM now"));
-    const struct script_call *call = fixture_call(&fixture, "latency_listed");
-    cr_assert_str_eq(call->arguments[0], "{s}_interfaces");
-    cr_assert_eq(call->key_count, 1);
-    fixture_answer_texts(&fixture, "latency_listed", names, 3);
-    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0], "{s}_orders|blocking_28333333_for_max");
-    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
-    fixture_answer(&fixture, "latency_report", nothing, COUNT(nothing));
-    cr_assert(says(fixture.answer, "interface=get ") && says(fixture.answer, "\ninterface=orders|blocking "));
-    cr_assert_not(says(fixture.answer, "interface=set "), "there was nothing");
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT *"));
-    fixture_answer_texts(&fixture, "latency_listed", names, 0);
-    cr_assert_eq(fixture.answers, 2);
-    cr_assert_str_eq(fixture.answer, "");
 }
 
 LATENCY_TEST(latency_report, does_not_ask_for_too_much)
@@ -120,16 +75,6 @@ LATENCY_TEST(latency_report, ends_when_nobody_waits_for_it_any_more)
     cr_assert(says(fixture.answer, "too long"));
 }
 
-LATENCY_TEST(latency_report, says_what_is_wrong_with_the_admin_query)
-{
-    fixture_start(&fixture, ON, 1);
-    assert_error("REPORT get FROM", "expected FROM time");
-    assert_error("REPORT get SINCE now", "expected FROM time");
-    assert_error("REPORT get FROM yesterday", "not a time");
-    assert_error("REPORT get BY hour", "BY minute");
-    assert_error("REPORT get FROM now TO -1m", "FROM is behind TO");
-}
-
 LATENCY_TEST(latency_report, says_what_redis_said)
 {
     const int64_t no_report[] = {1, 2};
@@ -151,16 +96,4 @@ LATENCY_TEST(latency_report, says_what_redis_said)
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
     fixture_stop(&fixture);
     cr_assert_eq(fixture.answers, 4);
-}
-
-LATENCY_TEST(latency_report, takes_names_as_they_are_shown_and_as_they_were)
-{
-    fixture_start(&fixture, ON, 1);
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get@x%20y FROM now"));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
-                     "headgate:statistics_get@x%20y_28333333_for_max");
-    fixture_fail(&fixture, "latency_report", "ERR no");
-    cr_assert_null(fixture_ask(&fixture, 0, "REPORT {a} FROM now"));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
-                     "headgate:statistics_%7Ba%7D_28333333_for_max");
 }

@@ -36,36 +36,6 @@ static void assert_fault(const char *text, const char *expected)
     conf_faults_free(&faults);
 }
 
-Test(latency_rule, is_off_without_a_section)
-{
-    struct latency_settings settings = settings_of("[latency:a]\n");
-
-    cr_assert_not(settings.enabled);
-    cr_assert_eq(settings.rule_count, 1);
-    latency_settings_clear(&settings);
-}
-
-Test(latency_rule, has_defaults)
-{
-    struct latency_settings settings = settings_of("[latency]\n");
-
-    cr_assert_not(settings.enabled);
-    cr_assert_str_eq(settings.prefix, "headgate:statistics");
-    cr_assert_not(settings.braces);
-    cr_assert_eq(settings.database, 0);
-    cr_assert_eq(settings.flush_us, 5000000);
-    cr_assert_eq(settings.retention_s, 7 * 86400);
-    cr_assert_eq(settings.keep, 60);
-    cr_assert_eq(settings.max_interfaces, 1000);
-    cr_assert_eq(settings.by, LATENCY_BY_NONE);
-    cr_assert_eq(settings.slow_us, 100000);
-    cr_assert_eq(settings.slow_length, 128);
-    cr_assert_eq(settings.big_request, 1 << 20);
-    cr_assert_eq(settings.big_reply, 1 << 20);
-    cr_assert(settings.hot_keys);
-    latency_settings_clear(&settings);
-}
-
 Test(latency_rule, takes_options)
 {
     struct latency_settings settings =
@@ -84,32 +54,6 @@ Test(latency_rule, takes_options)
     cr_assert_eq(settings.slow_us, 500);
     cr_assert_eq(settings.big_reply, 0);
     latency_settings_clear(&settings);
-}
-
-/* The server that a file names, as "address user password", or "none". */
-static void assert_server(const char *text, const char *expected)
-{
-    struct conf_faults faults;
-    struct conf *conf = load_conf(text, sections, &faults);
-    char shown[256] = "none";
-
-    cr_assert_not_null(conf, "%s", faults.count > 0 ? faults.lines[0] : "");
-    conf_faults_free(&faults);
-    const struct policy_server_settings server = latency_server_settings(conf->rules);
-    if (server.address != NULL) {
-        snprintf(shown, sizeof shown, "%s %s %s", server.address->text, server.user, server.password);
-    }
-    cr_assert_str_eq(shown, expected);
-    conf_free(conf);
-}
-
-Test(latency_rule, has_a_server_of_its_own_if_it_says_so)
-{
-    assert_server("[headgate]\n", "none");
-    assert_server("[latency]\n", "none");
-    assert_server("[latency]\nupstream =\n", "none");
-    assert_server("[latency]\nupstream = unix:/run/statistics\n", "unix:/run/statistics  ");
-    assert_server("[latency]\nupstream = [::1]:7000\nupstream_user = u\nupstream_password = p\n", "[::1]:7000 u p");
 }
 
 Test(latency_rule, faults)

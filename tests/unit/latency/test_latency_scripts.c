@@ -116,14 +116,6 @@ static void report(int64_t first, size_t minutes, struct latency_figures *figure
     freeReplyObject(reply);
 }
 
-Test(latency_report, of_nothing_is_nothing)
-{
-    static struct latency_figures figures, none;
-
-    report(MINUTE, 3, &figures);
-    cr_assert_eq(memcmp(&figures, &none, sizeof none), 0);
-}
-
 enum { SIDECARS = 3, MINUTES = 12 };
 
 /* ZUNIONSTORE of the histograms of all minutes, as anybody may do it, is the histogram of the whole. */

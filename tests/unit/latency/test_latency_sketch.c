@@ -138,42 +138,6 @@ Test(latency_sketch, keeps_its_promises_when_merged)
     }
 }
 
-Test(latency_sketch, keeps_the_highest_of_both_when_merged)
-{
-    struct latency_sketch *into = latency_sketch_new(2), *from = latency_sketch_new(2);
-    static uint64_t exact[KEYS];
-
-    add(into, exact, 1, 1000);
-    add(into, exact, 2, 10);
-    add(from, exact, 3, 50);
-    add(from, exact, 4, 1);
-    latency_sketch_merge(into, from);
-    assert_promises(into, exact, 2);
-    cr_assert_eq(latency_sketch_least(into), 60, "of the third key, 50 and what the other one may have had of it");
-    latency_sketch_free(into);
-    latency_sketch_free(from);
-}
-
-Test(latency_sketch, counts_exactly_while_there_is_room)
-{
-    struct latency_sketch *sketch = latency_sketch_new(4);
-    struct latency_hot_key top[2];
-
-    cr_assert_eq(latency_sketch_top(sketch, top, 2), 0);
-    latency_sketch_add(sketch, key_of(1), 5);
-    latency_sketch_add(sketch, key_of(2), 7);
-    latency_sketch_add(sketch, key_of(3), 1);
-    latency_sketch_add(sketch, key_of(1), 6);
-    cr_assert_eq(latency_sketch_top(sketch, top, 2), 2);
-    cr_assert_eq(memcmp(top[0].key.data, "key:1", 5), 0);
-    cr_assert_eq(top[0].count, 11);
-    cr_assert_eq(top[0].error, 0);
-    cr_assert_eq(top[1].count, 7);
-    cr_assert_eq(latency_sketch_top(sketch, top, 0), 0);
-    latency_sketch_free(sketch);
-    latency_sketch_free(NULL);
-}
-
 Test(latency_sketch, tells_keys_apart_whatever_their_length)
 {
     static char key[1000];

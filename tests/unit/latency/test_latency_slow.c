@@ -78,22 +78,6 @@ Test(latency_slow, keeps_the_newest)
     latency_slow_log_free(NULL);
 }
 
-Test(latency_slow, prints_a_line_for_each)
-{
-    struct latency_slow_log *log = latency_slow_log_new(5);
-
-    add(log, 1);
-    add(log, 15003);
-    const char *shown = printed(log, 1);
-    cr_assert_str_eq(shown,
-                     "id=1 time=1700000000.000123 queued_us=12 redis_us=15003 writing_us=8 bytes_in=20 bytes_out=5 "
-                     "address=\"10.0.0.1:4711\" name=\"client-15003\" user=\"default\" command=\"GET\" \"k\"\n");
-    shown = printed(log, 10);
-    cr_assert_eq(strncmp(strchr(shown, '\n') + 1, "id=0 ", 5), 0);
-    cr_assert_eq(strchr(strchr(shown, '\n') + 1, '\n')[1], '\0');
-    latency_slow_log_free(log);
-}
-
 Test(latency_slow, is_printed_in_parts)
 {
     struct latency_slow_log *log = latency_slow_log_new(5);

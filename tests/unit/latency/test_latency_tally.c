@@ -6,37 +6,6 @@
 
 static char text[LATENCY_TALLY_TEXT_MAX];
 
-static const char *written(const struct latency_tally_list *list, int64_t second)
-{
-    latency_tally_write(list, second, text);
-    return text;
-}
-
-Test(latency_tally, counts_by_the_second)
-{
-    struct latency_tally_list list = {0};
-
-    latency_tally_add(&list, 100, 0);
-    cr_assert_eq(list.length, 0, "nothing is nothing");
-    cr_assert_str_eq(written(&list, 100), "");
-    latency_tally_add(&list, 100, 2);
-    latency_tally_add(&list, 100, 3);
-    latency_tally_add(&list, 103, 1);
-    cr_assert_str_eq(written(&list, 104), "4 5 1 1");
-    cr_assert_str_eq(written(&list, 110), "10 5 7 1", "ages count from then");
-}
-
-/* Each worker goes by the time of its own turn. */
-Test(latency_tally, knows_no_second_to_come)
-{
-    struct latency_tally_list list = {0};
-
-    latency_tally_add(&list, 100, 5);
-    latency_tally_add(&list, 101, 7);
-    latency_tally_add(&list, 100, 1);
-    cr_assert_str_eq(written(&list, 100), "0 5 0 7 0 1");
-}
-
 Test(latency_tally, loses_seconds_but_no_counts)
 {
     struct latency_tally_list list = {0};

@@ -61,3 +61,14 @@ uint32_t next_random(uint32_t *state)
     *state ^= *state << 5;
     return *state;
 }
+
+struct slice word_of(const char *list, size_t place)
+{
+    for (; place > 0; place--) {
+        list += strcspn(list, "|");
+        if (*list++ == '\0') {
+            return (struct slice){NULL, 0};
+        }
+    }
+    return (struct slice){list, strcspn(list, "|")};
+}

@@ -27,6 +27,9 @@ enum lease_action request_action(const char *text);
 /* Keys and tokens lie within the frame. */
 void request_check_runs(const struct request *request);
 
+/* The word at that place of a list with "|" between them; one without data behind the last. */
+struct slice word_of(const char *list, size_t place);
+
 /* The same on every run; the state must not be 0. */
 uint32_t next_random(uint32_t *state);
 

@@ -11,20 +11,6 @@
 
 static const struct conf_section *const sections[] = {&lease_section, NULL};
 
-/* Below "[lease:a]"; expects this one fault, without what stands before the number of its line. */
-static void assert_fault(const char *options, const char *expected)
-{
-    static const char before[] = "h.ini:";
-    char *text = conf_format("[lease:a]\n%s", options);
-    struct conf_faults faults;
-
-    cr_assert_null(load_conf(text, sections, &faults), "%s", text);
-    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
-    cr_assert_str_eq(strstr(faults.lines[0], before) + strlen(before), expected);
-    conf_faults_free(&faults);
-    free(text);
-}
-
 static struct lease_rule *rule_of(const char *options)
 {
     struct lease_rule *rule = conf_alloc(NULL, sizeof *rule);
@@ -44,26 +30,6 @@ static void rule_free(struct lease_rule *rule)
 {
     lease_rule_clear(rule);
     free(rule);
-}
-
-Test(lease_rule, without_a_word)
-{
-    struct lease_rule *rule = rule_of("keys = lock:*\n");
-
-    cr_assert_str_eq(rule->terms.rule, "a");
-    cr_assert_eq(rule->terms.ttl_us, 30 * SECOND);
-    cr_assert_eq(rule->terms.renew, 1);
-    cr_assert_eq(rule->terms.renew_of, 3);
-    cr_assert_eq(rule->terms.max_hold_us, 3600 * SECOND);
-    cr_assert_eq(rule->terms.grace_us, 5 * SECOND);
-    cr_assert_eq(rule->terms.owner, LEASE_OWNER_PROCESS);
-    cr_assert_eq(rule->terms.farewell, LEASE_FAREWELL_EXPIRE);
-    cr_assert_eq(rule->watched, LEASE_WATCH_AUTO);
-    cr_assert_eq(rule->score, LEASE_SCORE_AUTO);
-    cr_assert_eq(rule->unit, LEASE_SCORE_UNIT_AUTO);
-    cr_assert(match_keys_is(rule->keys, slice_of("lock:7")));
-    cr_assert_not(match_keys_is(rule->keys, slice_of("job")));
-    rule_free(rule);
 }
 
 Test(lease_rule, with_all_words)
@@ -86,93 +52,36 @@ Test(lease_rule, with_all_words)
     rule_free(rule);
 }
 
-Test(lease_rule, that_names_no_keys_or_bad_ones)
+static void assert_fault(const char *options, const char *expected)
 {
-    assert_fault("ttl = 3s\n", "1: [lease:a] keys =: is not set; expected globs of the keys that are locks");
-    assert_fault("keys = [a\n", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close; "
-                                "expected globs with * ? [a-z] and \\, with blanks or commas between them");
+    char *text = conf_format("[lease:a]\n%s\n", options);
+    struct conf_faults faults;
+
+    cr_assert_null(load_conf(text, sections, &faults), "%s", text);
+    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
+    cr_assert_not_null(strstr(faults.lines[0], expected), "%s", faults.lines[0]);
+    conf_faults_free(&faults);
+    free(text);
 }
 
-Test(lease_rule, whose_part_is_none)
+Test(lease_rule, faults)
 {
-    static const char *const parts[] = {"1",    "1/1",    "2/1", "0/3", "1/0",   "-1/3", "1 / 3",
-                                        "1/3x", "1/1001", "a/b", "/",   "1/3/4", "+1/3"};
+    static const char lines[] =
+        "ttl = 99ms|ttl = 25h|ttl = 30|max_hold = 99ms|max_hold = 367d|grace = 25h|kind = list|unit = h|score = x|"
+        "owner = x|on_owner_gone = x|renew = 1|renew = 1/1|renew = 2/1|renew = 0/3|renew = -1/3|renew = 1 / 3|"
+        "renew = 1/3x|renew = 1/1001|renew = 1/3/4|renew = +1/3|libraries = redisson|libraries = :self|"
+        "libraries = redisson:|libraries = redisson:selfish|libraries = nobody:self";
 
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char *options = conf_format("keys = a\nrenew = %s\n", parts[i]);
-        char *fault = conf_format("3: [lease:a] renew = %s: \"%s\" is no part of a whole; expected two numbers up to "
-                                  "1000, the first one less than the other, such as 1/3",
-                                  parts[i], parts[i]);
-        assert_fault(options, fault);
+    assert_fault("ttl = 3s", "1: [lease:a] keys =: is not set");
+    assert_fault("keys = [a", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close");
+    for (size_t i = 0; word_of(lines, i).data != NULL; i++) {
+        struct slice line = word_of(lines, i);
+        char *options = conf_format("keys = a\n%.*s", (int)line.length, line.data);
+        char *expected = conf_format("3: [lease:a] %.*s: ", (int)line.length, line.data);
+        assert_fault(options, expected);
+        free(expected);
         free(options);
-        free(fault);
     }
-}
-
-Test(lease_rule, whose_libraries_are_unknown)
-{
-    static const char expected[] = "expected words such as redisson:renew, redlock.net:self or some-library:never";
-    static const char *const faults[][2] = {
-        {"redisson", "\"redisson\" is not LIBRARY:CARE"},
-        {":self", "\":self\" is not LIBRARY:CARE"},
-        {"redisson:", "\"redisson:\" is not LIBRARY:CARE"},
-        {"redisson:always", "\"redisson:always\" is not LIBRARY:CARE"},
-        {"redisson:selfish", "\"redisson:selfish\" is not LIBRARY:CARE"},
-        {"nobody:self", "\"nobody\" is no library whose scripts are known"},
-    };
-
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        char *options = conf_format("keys = a\nlibraries = %s\n", faults[i][0]);
-        char *fault = conf_format("3: [lease:a] libraries = %s: %s; %s", faults[i][0], faults[i][1], expected);
-        assert_fault(options, fault);
-        free(options);
-        free(fault);
-    }
-}
-
-Test(lease_rule, whose_times_are_out_of_range_or_without_a_unit)
-{
-    static const char *const lines[] = {"ttl = 99ms", "ttl = 25h", "max_hold = 99ms",  "max_hold = 367d", "grace = 25h",
-                                        "ttl = 30",   "grace = 5", "max_hold = 60",    "kind = list",     "unit = h",
-                                        "score = x",  "owner = x", "on_owner_gone = x"};
-
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        char *text = conf_format("[lease:a]\nkeys = a\n%s\n", lines[i]);
-        struct conf_faults faults;
-        struct conf *conf = load_conf(text, sections, &faults);
-        cr_assert_null(conf, "%s", lines[i]);
-        cr_assert_eq(faults.count, 1, "%s", lines[i]);
-        conf_faults_free(&faults);
-        free(text);
-    }
-}
-
-/* One letter for each kind that is watched. */
-static void assert_watches(const char *kind, const char *expected)
-{
-    static const char letters[] = "-sShrbe";
-    char *options = conf_format("keys = a\nkind = %s\n", kind);
-    struct lease_rule *rule = rule_of(options);
-    char watched[sizeof letters] = "";
-    size_t count = 0;
-
-    for (int i = LEASE_STRING; i <= LEASE_SEMAPHORE_BY_EXPIRY; i++) {
-        if (lease_rule_watches(rule, (enum lease_kind)i)) {
-            watched[count++] = letters[i];
-        }
-    }
-    cr_assert_str_eq(watched, expected);
-    cr_assert(lease_rule_watches(rule, LEASE_KIND_ANY));
-    rule_free(rule);
-    free(options);
-}
-
-Test(lease_rule, watches_its_kind)
-{
-    assert_watches("auto", "sShrbe");
-    assert_watches("string", "sS");
-    assert_watches("hash", "hr");
-    assert_watches("semaphore", "be");
 }
 
 /* The first one of the library that does so; any if it is NOTHING. */
@@ -244,30 +153,33 @@ Test(lease_rule, tells_a_lease_that_was_asked_for)
     rule_free(rule);
 }
 
-static void assert_names(const char *keys, const char *key, bool names)
-{
-    char *options = conf_format("keys = %s\n", keys);
-    struct lease_rule *rule = rule_of(options);
-
-    cr_assert_eq(lease_rule_names(rule, (struct slice){key, strlen(key)}), names, "%s by %s", key, keys);
-    rule_free(rule);
-    free(options);
-}
-
 Test(lease_rule, means_the_keys_that_redisson_keeps_permits_in)
 {
-    assert_names("semaphore:*", "semaphore:a", true);
-    assert_names("semaphore:*", "{semaphore:a}:timeout", true);
-    assert_names("semaphore:*", "semaphore:{a}:timeout", true);
-    assert_names("{a}*", "{a}b:timeout", true);
-    assert_names("{a}", "{a}:timeout", true);
-    assert_names("a", "{a}:timeout", true);
-    assert_names("semaphore:*", "{other:a}:timeout", false);
-    assert_names("semaphore:*", "{semaphore:a}:channel", false);
-    assert_names("semaphore", "semaphore:timeout", false);
-    assert_names("semaphore", "x{semaphore}:timeout", false);
-    assert_names("?", "{}:timeout", false);
-    assert_names("*a", ":timeout", false);
-    assert_names("a", "timeout", false);
-    assert_names("{*}:timeout", "{semaphore:a}:timeout", true);
+    static const struct {
+        const char *keys, *key;
+        bool names;
+    } cases[] = {
+        {"semaphore:*", "{semaphore:a}:timeout", true},
+        {"semaphore:*", "semaphore:{a}:timeout", true},
+        {"{a}*", "{a}b:timeout", true},
+        {"{a}", "{a}:timeout", true},
+        {"a", "{a}:timeout", true},
+        {"semaphore:*", "{other:a}:timeout", false},
+        {"semaphore:*", "{semaphore:a}:channel", false},
+        {"semaphore", "semaphore:timeout", false},
+        {"semaphore", "x{semaphore}:timeout", false},
+        {"?", "{}:timeout", false},
+        {"*a", ":timeout", false},
+        {"a", "timeout", false},
+        {"{*}:timeout", "{semaphore:a}:timeout", true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *options = conf_format("keys = %s\n", cases[i].keys);
+        struct lease_rule *rule = rule_of(options);
+        cr_assert_eq(lease_rule_names(rule, slice_of(cases[i].key)), cases[i].names, "%s by %s", cases[i].key,
+                     cases[i].keys);
+        rule_free(rule);
+        free(options);
+    }
 }

@@ -73,19 +73,6 @@ Test(lease_score, is_written_so_that_the_same_is_read)
     }
 }
 
-Test(lease_score, unit_is_that_in_which_it_is_near_to_now)
-{
-    cr_assert_eq(lease_score_unit(1700000000, WALL_US), SECOND);
-    cr_assert_eq(lease_score_unit(1700000000.5, WALL_US), SECOND);
-    cr_assert_eq(lease_score_unit(1700000000000, WALL_US), 1000);
-    cr_assert_eq(lease_score_unit(1700000000000000, WALL_US), 1);
-    cr_assert_eq(lease_score_unit(1700000000 - 365 * 86400.0, WALL_US), SECOND);
-    cr_assert_eq(lease_score_unit(1700000000 - 367 * 86400.0, WALL_US), 0);
-    cr_assert_eq(lease_score_unit(17, WALL_US), 0);
-    cr_assert_eq(lease_score_unit(-1700000000, WALL_US), 0);
-    cr_assert_eq(lease_score_unit(922337203685477, WALL_US), 0);
-}
-
 /* Expects the kind and the lease; lease_s 0: it tells nothing. */
 static void assert_told(const struct lease_rule *rule, double value, const double *reaped, enum lease_kind kind,
                         double lease_s)
@@ -123,25 +110,6 @@ Test(lease_score, tells_start_from_expiry)
     assert_told(&rule, 17, NULL, LEASE_SEMAPHORE_BY_START, 0);
     const double long_ago = 0;
     assert_told(&rule, now, &long_ago, LEASE_SEMAPHORE_BY_START, 0);
-}
-
-Test(lease_score, tells_what_the_rule_says)
-{
-    const double now = 1700000000, before = now - 10;
-    struct lease_rule rule = {.terms = {.ttl_us = 30 * SECOND}, .score = LEASE_SCORE_ACQUIRED};
-
-    assert_told(&rule, now + 10, NULL, LEASE_SEMAPHORE_BY_START, 30);
-    rule.score = LEASE_SCORE_EXPIRES;
-    assert_told(&rule, now + 1, NULL, LEASE_SEMAPHORE_BY_EXPIRY, 1);
-    assert_told(&rule, now, &before, LEASE_SEMAPHORE_BY_EXPIRY, 10);
-    assert_told(&rule, now - 1, NULL, LEASE_SEMAPHORE_BY_EXPIRY, 0);
-    rule = (struct lease_rule){.terms = {.ttl_us = 30 * SECOND}, .unit = LEASE_SCORE_MILLISECONDS};
-    assert_told(&rule, now, NULL, LEASE_SEMAPHORE_BY_START, 0);
-    assert_told(&rule, now * 1000, NULL, LEASE_SEMAPHORE_BY_START, 30);
-    rule.unit = LEASE_SCORE_SECONDS;
-    assert_told(&rule, now, NULL, LEASE_SEMAPHORE_BY_START, 30);
-    rule.unit = LEASE_SCORE_MICROSECONDS;
-    assert_told(&rule, now * 1e6, NULL, LEASE_SEMAPHORE_BY_START, 30);
 }
 
 Test(lease_score, moves_in_its_own_unit)

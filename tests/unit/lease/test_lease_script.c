@@ -1,63 +1,12 @@
 /* The scripts of lock libraries: known by digest, by text, by idiom, and what calls of them mean. */
+#include "lease/lease_registry.h"
 #include "lease_request.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- calls ---- */
-
-/* A call with two more keys and values than the row needs: K1 K2 … and V1 V2 …, with the lease and time given. */
-static struct request call_of(const struct lease_script *script, const char *lease, const char *now, bool upper)
-{
-    char digest[LEASE_DIGEST_LENGTH + 1];
-    char text[512];
-    int keys = script->key == 0 ? 3 : script->key + 2;
-    int length;
-
-    for (size_t i = 0; i <= LEASE_DIGEST_LENGTH; i++) {
-        char c = script->digest[i];
-        digest[i] = upper && c >= 'a' && c <= 'f' ? (char)(c - 'a' + 'A') : c;
-    }
-    length = sprintf(text, "evalsha %s %d", digest, keys);
-    for (int i = 1; i <= keys; i++) {
-        length += sprintf(text + length, " K%d", i);
-    }
-    for (int i = 1; i <= 8; i++) {
-        length += i == script->lease  ? sprintf(text + length, " %s", lease)
-                  : i == script->now  ? sprintf(text + length, " %s", now)
-                  : i == script->adds ? sprintf(text + length, " 0")
-                                      : sprintf(text + length, " V%d", i);
-    }
-    return request_of(text);
-}
-
-static void check_call(const struct lease_script *script, bool upper)
-{
-    struct request made = call_of(script, script->now != 0 ? "31000" : "30", "1000", upper);
-    char expected[16];
-
-    cr_assert_eq(made.shape.action, script->action, "%s", script->name);
-    cr_assert(made.shape.script == script && made.shape.kind == script->kind && made.shape.reply == script->reply);
-    cr_assert_eq(made.shape.renews, script->renews);
-    cr_assert_eq(made.shape.key_count, script->key == 0 ? 3 : 1, "%s", script->name);
-    sprintf(expected, "K%d", script->key == 0 ? 1 : script->key);
-    cr_assert(slice_is(made.shape.key, expected), "%s", script->name);
-    sprintf(expected, "V%d", script->token);
-    cr_assert(script->token == 0 ? made.shape.token_count == 0 : slice_is(made.shape.token, expected), "%s",
-              script->name);
-    cr_assert(!script->tokens || made.shape.token_count == 9u - script->token, "%s", script->name);
-    cr_assert_eq(made.shape.lease_ms,
-                 script->lease == 0             ? 0
-                 : script->now != 0             ? 30000
-                 : script->unit == LEASE_UNIT_S ? 30000
-                                                : 30,
-                 "%s", script->name);
-    cr_assert_eq(made.shape.adds, script->adds != 0);
-    cr_assert_eq(made.shape.score.length > 0, script->score != 0);
-    request_check_runs(&made);
-    free(made.bytes);
-}
+/* ---- rows ---- */
 
 Test(lease_shape_scripts, every_row)
 {
@@ -73,8 +22,6 @@ Test(lease_shape_scripts, every_row)
         for (size_t i = 0; i < count; i++) {
             cr_assert_str_neq(lease_shape_script(i)->digest, script->digest, "%s", script->name);
         }
-        check_call(script, false);
-        check_call(script, true);
     }
     cr_assert_gt(count, (size_t)70);
 }
@@ -99,96 +46,16 @@ Test(lease_shape_scripts, of_headgate_itself)
     }
 }
 
-Test(lease_shape_scripts, of_libraries)
-{
-    static const char *const some[] = {"redis-py", "node-redlock", "redlock.net", "spring", "shedlock", "redisson"};
-    size_t count = 0, rows = 0;
-
-    for (const char *library; (library = lease_script_library(count)) != NULL; count++) {
-        cr_assert_eq(strcspn(library, " :ABCDEFGHIJKLMNOPQRSTUVWXYZ"), strlen(library), "%s", library);
-        for (size_t i = 0; i < count; i++) {
-            cr_assert_str_neq(lease_script_library(i), library);
-        }
-        for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-            rows += lease_script_is_of(lease_shape_script(i), slice_of(library));
-        }
-    }
-    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        const struct lease_script *script = lease_shape_script(i);
-        cr_assert(strncmp(script->name, script->library, strlen(script->library)) == 0, "%s", script->name);
-        rows--;
-    }
-    cr_assert_eq(rows, (size_t)0, "each row is of one library");
-    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        size_t at = 0;
-        while (at < count && strcmp(lease_script_library(at), some[i]) != 0) {
-            at++;
-        }
-        cr_assert_lt(at, count, "%s", some[i]);
-    }
-    const struct lease_script *first = lease_shape_script(0);
-    cr_assert(lease_script_is_of(first, slice_of("redis-py")) && lease_script_is_of(first, slice_of("Redis-PY")));
-    cr_assert_not(lease_script_is_of(first, slice_of("redis-p")));
-    cr_assert_not(lease_script_is_of(first, slice_of("redis-py ")));
-    cr_assert_not(lease_script_is_of(first, slice_of("")));
-}
-
-Test(lease_shape_scripts, with_leases_that_are_none)
-{
-    static const char *const faulty[] = {"", "x", "1.5", "9223372036854775808", "00", "- 1", "0x10"};
-
-    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        const struct lease_script *script = lease_shape_script(i);
-        for (size_t j = 0; j < sizeof faulty / sizeof faulty[0] && script->lease != 0; j++) {
-            struct request made = call_of(script, faulty[j], "0", false);
-            cr_assert_eq(made.shape.action, LEASE_NOTHING, "%s: %s", script->name, faulty[j]);
-            free(made.bytes);
-        }
-        for (int j = 0; j < 2 && script->lease != 0; j++) {
-            struct request made = call_of(script, j == 0 ? "0" : "-9223372036854775", "1", false);
-            cr_assert_eq(made.shape.action, script->action == LEASE_EXTEND ? LEASE_RELEASE : LEASE_NOTHING, "%s",
-                         script->name);
-            free(made.bytes);
-        }
-        if (script->lease != 0) {
-            struct request made = call_of(script, "922337203685477", "1", false);
-            cr_assert(made.shape.action == script->action && made.shape.lease_ms == 0, "%s: never ends", script->name);
-            free(made.bytes);
-            made = call_of(script, script->unit == LEASE_UNIT_S ? "3155760000" : "3155760000000", "0", false);
-            cr_assert_eq(made.shape.lease_ms, 3155760000000, "%s: 100 years", script->name);
-            free(made.bytes);
-        }
-    }
-    struct request made =
-        request_of("evalsha 992c96b09a3d8ea0b37f5dc12e5347a44d93909d 3 a b c 1 9 -9223372036854775807 0 "
-                   "publish id");
-    cr_assert_eq(made.shape.action, LEASE_NOTHING, "no overflow");
-    free(made.bytes);
-}
-
 Test(lease_shape_scripts, with_counts_that_are_wrong)
 {
-    static const char *const counts[] = {"-1",
-                                         "0",
-                                         "5",
-                                         "4",
-                                         "x",
-                                         "",
-                                         "+1",
-                                         "01",
-                                         "1.0",
-                                         "2147483648",
-                                         "4294967297",
-                                         "9223372036854775807",
-                                         "9223372036854775808",
-                                         "-9223372036854775808"};
+    static const char counts[] = "-1|0|5|4|x||+1|01|1.0|2147483648|4294967297|9223372036854775807|9223372036854775808";
     char text[256];
 
     for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        for (size_t j = 0; j < sizeof counts / sizeof counts[0]; j++) {
-            sprintf(text, "evalsha %s %s 1 2 3", lease_shape_script(i)->digest, counts[j]);
-            enum lease_action action = request_action(text);
-            cr_assert_eq(action, LEASE_NOTHING, "%s: %s", lease_shape_script(i)->name, counts[j]);
+        for (size_t j = 0; word_of(counts, j).data != NULL; j++) {
+            struct slice count = word_of(counts, j);
+            sprintf(text, "evalsha %s %.*s 1 2 3", lease_shape_script(i)->digest, (int)count.length, count.data);
+            cr_assert_eq(request_action(text), LEASE_NOTHING, "%s: %s", lease_shape_script(i)->name, text);
         }
         sprintf(text, "evalsha %s", lease_shape_script(i)->digest);
         cr_assert_eq(request_action(text), LEASE_NOTHING);
@@ -252,30 +119,23 @@ Test(lease_shape_scripts, what_an_unknown_one_may_touch)
     }
 }
 
+/* Of texts of lengths about those of SHA-1's blocks. */
 Test(lease_shape_scripts, digests)
 {
     static const struct {
-        const char *text;
+        size_t length;
         const char *digest;
-    } cases[] = {
-        {"", DIGEST_OF_NOTHING},
-        {"abc", "a9993e364706816aba3e25717850c26c9cd0d89d"},
-        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "84983e441c3bd26ebaae4aa1f95129e5e54670f1"},
-    };
-    char digest[LEASE_DIGEST_LENGTH + 1];
-    char million[1000];
+    } cases[] = {{0, DIGEST_OF_NOTHING},
+                 {63, "03f09f5b158a7a8cdad920bddc29b81c18a551f5"},
+                 {64, "0098ba824b5c16427bd7a1122a5a442a25ec644d"},
+                 {1000, "291e9a6c66994949b57ba5e650361e98fc36b1ba"}};
+    char digest[LEASE_DIGEST_LENGTH + 1], text[1000];
 
+    memset(text, 'a', sizeof text);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        lease_shape_digest(slice_of(cases[i].text), digest);
+        lease_shape_digest((struct slice){text, cases[i].length}, digest);
         cr_assert_str_eq(digest, cases[i].digest);
     }
-    memset(million, 'a', sizeof million);
-    lease_shape_digest((struct slice){million, 63}, digest);
-    cr_assert_str_eq(digest, "03f09f5b158a7a8cdad920bddc29b81c18a551f5");
-    lease_shape_digest((struct slice){million, 64}, digest);
-    cr_assert_str_eq(digest, "0098ba824b5c16427bd7a1122a5a442a25ec644d");
-    lease_shape_digest((struct slice){million, 1000}, digest);
-    cr_assert_str_eq(digest, "291e9a6c66994949b57ba5e650361e98fc36b1ba");
 }
 
 /* ---- texts ---- */
@@ -363,34 +223,24 @@ Test(lease_shape_texts, cut_and_changed)
     }
 }
 
-static const struct lease_script *lookup(void *context, struct slice digest)
-{
-    return slice_is(digest, DIGEST_OF_NOTHING) ? context : NULL;
-}
+/* ---- what is learned ---- */
 
-Test(lease_shape_texts, by_eval_and_learned)
+Test(lease_shape_scripts, are_remembered_but_not_without_end)
 {
-    const char *text = HELD "return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
-    const struct slice words[] = {slice_of("eval"), slice_of(text), slice_of("1"),
-                                  slice_of("k"),    slice_of("t"),  slice_of("5")};
-    struct request made = request_of_words(words, 6);
-    struct slice found;
+    struct lease_registry *registry = lease_registry_new(1);
+    const struct lease_script script = {.name = "a"}, other = {.name = "b"};
+    char digest[LEASE_DIGEST_LENGTH + 1];
 
-    request_read(&made);
-    cr_assert(made.shape.action == LEASE_EXTEND && slice_is(made.shape.key, "k") && slice_is(made.shape.token, "t"));
-    cr_assert_eq(made.shape.lease_ms, 5);
-    cr_assert(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found) && slice_is(found, text));
-    free(made.bytes);
-    made = request_of("evalsha DA39a3ee5e6b4b0d3255bfef95601890afd80709 1 k t 5");
-    cr_assert_eq(made.shape.action, LEASE_UNSEEN);
-    lease_shape_read(&made.shape, made.command, (struct slice){made.bytes, made.length}, lookup, (void *)learn(text));
-    cr_assert(made.shape.action == LEASE_EXTEND && made.shape.lease_ms == 5);
-    free(made.bytes);
-    made = request_of("script LOAD return");
-    cr_assert(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found) &&
-              slice_is(found, "return"));
-    free(made.bytes);
-    made = request_of("script exists return");
-    cr_assert_not(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found));
-    free(made.bytes);
+    cr_assert_null(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)));
+    for (size_t user = 1; user <= 3; user++) {
+        lease_registry_learn(registry, DIGEST_OF_NOTHING, &script, user < 3 ? user : 2);
+    }
+    for (int i = 0; i < 5000; i++) {
+        snprintf(digest, sizeof digest, "%040d", i);
+        lease_registry_learn(registry, digest, &other, 1);
+    }
+    cr_assert_eq(lease_registry_script(registry, slice_of(digest)), &other);
+    cr_assert_null(lease_registry_script(registry, slice_of("0000000000000000000000000000000000000000")));
+    cr_assert_eq(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)), &script, "another user's");
+    lease_registry_free(registry);
 }

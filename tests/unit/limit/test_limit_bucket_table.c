@@ -8,26 +8,6 @@
 
 /* ---- buckets ---- */
 
-Test(limit_bucket_table, gives_the_same_bucket_for_the_same_name)
-{
-    struct one_rule *one = one_rule(1, 100);
-    struct limit_bucket *alice = pin_tracked(one->share, &one->member, "user:alice");
-    struct limit_bucket *bob = pin_tracked(one->share, &one->member, "user:bob");
-
-    cr_assert_neq(alice, bob);
-    cr_assert_eq(pin_tracked(one->share, &one->member, "user:alice"), alice);
-    cr_assert_eq(alice->pins, 2);
-    cr_assert_eq(bob->pins, 1);
-    cr_assert_eq(limit_share_tracked(one->share), 2);
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, alice);
-    cr_assert_eq(alice->pins, 0);
-    cr_assert_eq(pin_tracked(one->share, &one->member, "user:alice"), alice, "it stays until it is swept");
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, bob);
-    one_rule_free(one);
-}
-
 /* Names are bytes: none is cut at a zero, and the longest and the empty one are names too. */
 Test(limit_bucket_table, keeps_names_of_any_bytes_apart)
 {
@@ -95,21 +75,6 @@ Test(limit_bucket_table, that_is_full_has_one_bucket_for_all_others)
     one_rule_free(one);
 }
 
-Test(limit_bucket_table, of_which_room_is_changed_by_who_joins_later)
-{
-    struct one_rule *one = one_rule(1, 1);
-    struct limit_member wider = {.description = "per=user"};
-
-    cr_assert(charge_once(one, "user:a", NOW));
-    cr_assert_not(is_tracked_at(one, "user:b", NOW));
-    join(one->share, &wider, "api", "what api counts", one->meter, 2);
-    cr_assert(is_tracked_at(one, "user:b", NOW));
-    cr_assert(charge_once(one, "user:b", NOW));
-    cr_assert_not(is_tracked_at(one, "user:c", NOW));
-    limit_bucket_table_leave(one->share, &wider);
-    one_rule_free(one);
-}
-
 /* Connections that are open but idle have theirs pinned; they must not keep the room from those who come. */
 Test(limit_bucket_table, that_is_full_takes_the_room_of_who_is_idle_even_if_pinned)
 {
@@ -143,22 +108,6 @@ Test(limit_bucket_table, that_is_full_takes_the_room_of_who_is_idle_even_if_pinn
     one_rule_free(one);
 }
 
-Test(limit_bucket_table, that_was_revoked_is_kept_for_all_who_have_it_pinned)
-{
-    struct one_rule *one = one_rule(2, 1);
-    struct limit_bucket *old = pin_tracked(one->share, &one->member, "user:old");
-
-    cr_assert_eq(pin_tracked(one->share, &one->member, "user:old"), old);
-    cr_assert(is_tracked_at(one, "user:new", NOW));
-    cr_assert(old->revoked);
-    limit_bucket_unpin(one->share, old);
-    cr_assert_eq(old->pins, 1);
-    cr_assert(charge(one->share, &one->meter, old, NOW));
-    limit_bucket_unpin(one->share, old);
-    cr_assert_eq(limit_share_tracked(one->share), 1);
-    one_rule_free(one);
-}
-
 /* All of a bucket table are gone through for that, so it must not be done for each request that finds no room. */
 Test(limit_bucket_table, that_is_full_looks_for_room_ten_times_a_second)
 {
@@ -170,55 +119,6 @@ Test(limit_bucket_table, that_is_full_looks_for_room_ten_times_a_second)
     cr_assert(is_tracked_at(one, "user:b", NOW + 99999));
     cr_assert_eq(limit_share_tracked(one->share), 1);
     one_rule_free(one);
-}
-
-/* What is remembered is but a copy of what Redis knows, so nobody has to share: a bucket is made for as long as it is
- * pinned, and found by all who ask meanwhile. */
-Test(limit_bucket_table, that_is_a_full_cache_has_transient_buckets)
-{
-    struct limit_share *share = share_of(2);
-    struct limit_member member = {.description = "per=user"};
-    const struct limit_terms terms = {.rule = "api",
-                                      .identity = "what api counts",
-                                      .meter = window_of(5, 60 * SECOND),
-                                      .buckets_max = 1,
-                                      .is_cache = true};
-
-    cr_assert(limit_bucket_table_join(share, &member, &terms));
-    struct limit_bucket *tracked = pin_tracked(share, &member, "user:a");
-    tracked->keep_until_us = NOW + SECOND;
-    for (int round = 0; round < 3; round++) {
-        struct limit_bucket *b = pin(share, &member, "user:b", NOW);
-        struct limit_bucket *c = pin(share, &member, "user:c", NOW);
-        cr_assert(!limit_bucket_is_tracked(b) && !limit_bucket_is_tracked(c));
-        cr_assert(b != c && b != tracked && c != tracked);
-        cr_assert(b->length == 6 && memcmp(b->name, "user:b", 6) == 0);
-        cr_assert_eq(pin(share, &member, "user:b", NOW), b);
-        cr_assert_eq(limit_share_tracked(share), 1, "they take no room");
-        limit_bucket_unpin(share, b);
-        cr_assert_eq(b->refused, 0, "what one of them remembered is gone with it");
-        b->refused = 7;
-        cr_assert_eq(pin(share, &member, "user:b", NOW), b);
-        cr_assert_eq(b->refused, 7);
-        limit_bucket_unpin(share, b);
-        limit_bucket_unpin(share, c);
-        limit_bucket_unpin(share, b);
-    }
-
-    /* One that is idle and pinned is revoked where all are looked through for room; it is gone with the last pin, too.
-     */
-    struct limit_bucket *idle = pin(share, &member, "user:idle", NOW + SECOND / 2);
-    struct limit_bucket *next = pin(share, &member, "user:next", NOW + SECOND);
-    cr_assert(idle->revoked && !limit_bucket_is_tracked(idle));
-    cr_assert(limit_bucket_is_tracked(next) && tracked->revoked);
-    cr_assert_eq(limit_share_tracked(share), 1);
-    limit_bucket_unpin(share, idle);
-    limit_bucket_unpin(share, next);
-    limit_bucket_unpin(share, tracked);
-    sweep_all(share, NOW + 60 * SECOND);
-    cr_assert_eq(limit_share_tracked(share), 0);
-    limit_bucket_table_leave(share, &member);
-    limit_share_free(share);
 }
 
 /* ---- sweeping ---- */
@@ -266,39 +166,6 @@ Test(limit_bucket_table, sweeping_forgets_nothing_that_matters)
     }
     cr_assert(charge_once(one, "user:a", NOW + 60 * SECOND));
     one_rule_free(one);
-}
-
-Test(limit_bucket_table, sweeping_reaches_all_of_all_bucket_tables)
-{
-    struct limit_share *share = share_of(3);
-    struct limit_member members[3] = {0};
-    const struct limit_meter meters[3] = {window_of(1, SECOND), window_of(1000, SECOND), window_of(1, 2 * SECOND)};
-    const char *const names[3] = {"a", "b", "c"};
-    enum { BUCKETS = 3000 };
-
-    for (size_t i = 0; i < 3; i++) {
-        members[i].description = "";
-        join(share, &members[i], names[i], names[i], meters[i], BUCKETS);
-        for (int j = 0; j < BUCKETS; j++) {
-            char name[32];
-            snprintf(name, sizeof name, "user:%d", j);
-            struct limit_bucket *bucket = pin_tracked(share, &members[i], name);
-            cr_assert(charge(share, &meters[i], bucket, NOW));
-            limit_bucket_unpin(share, bucket);
-        }
-    }
-    cr_assert_eq(limit_share_tracked(share), 3 * BUCKETS);
-    limit_share_sweep(share, NOW + SECOND);
-    size_t left = limit_share_tracked(share);
-    cr_assert(left < 3 * BUCKETS && left > 3 * BUCKETS - 2 * BUCKETS / 10, "a part of them at each call: %zu", left);
-    sweep_all(share, NOW + SECOND);
-    cr_assert_eq(limit_share_tracked(share), BUCKETS);
-    sweep_all(share, NOW + 2 * SECOND);
-    cr_assert_eq(limit_share_tracked(share), 0);
-    for (size_t i = 0; i < 3; i++) {
-        limit_bucket_table_leave(share, &members[i]);
-    }
-    limit_share_free(share);
 }
 
 /* ---- memory ---- */
@@ -352,74 +219,58 @@ Test(limit_bucket_table, grows_to_a_hundred_thousand_buckets_and_back)
 
 /* ---- members ---- */
 
-Test(limit_bucket_table, of_equal_identity_are_one)
-{
-    struct one_rule *one = one_rule(1, 100);
-    struct limit_member other_worker = {.description = "per=user"}, other_rule = {.description = "per=user"};
-    struct limit_bucket *alice = pin_tracked(one->share, &one->member, "user:alice");
+/* ---- what the admin port shows ---- */
 
-    join(one->share, &other_worker, "api", "what api counts", one->meter, 100);
-    join(one->share, &other_rule, "api", "what api counts now", one->meter, 100);
-    cr_assert_eq(other_worker.bucket_table, one->member.bucket_table);
-    cr_assert_neq(other_rule.bucket_table, one->member.bucket_table);
-    cr_assert_eq(pin_tracked(one->share, &other_worker, "user:alice"), alice);
-    struct limit_bucket *of_other_rule = pin_tracked(one->share, &other_rule, "user:alice");
-    cr_assert_neq(of_other_rule, alice);
-    for (int i = 0; i < 5; i++) {
-        cr_assert(charge(one->share, &one->meter, alice, NOW));
+static void refuse(struct one_rule *one, const char *name, size_t length, uint64_t times)
+{
+    struct limit_bucket *bucket =
+        limit_bucket_pin(one->share, one->member.bucket_table, (struct slice){name, length}, NOW);
+
+    while (charge(one->share, &one->meter, bucket, NOW)) {
     }
-    cr_assert_not(charge(one->share, &one->meter, alice, NOW));
-    cr_assert(charge(one->share, &one->meter, of_other_rule, NOW));
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, alice);
-    limit_bucket_unpin(one->share, of_other_rule);
-    limit_bucket_table_leave(one->share, &other_worker);
-    limit_bucket_table_leave(one->share, &other_rule);
-    one_rule_free(one);
+    bucket->refused += times;
+    limit_bucket_unpin(one->share, bucket);
 }
 
-/* As a reload does it: the new rules join before the old ones leave. */
-Test(limit_bucket_table, survives_a_reload_with_its_counters)
+/* The name of the first offender, as it is shown. The caller frees it. */
+static char *shown_offender(struct limit_share *share)
 {
-    struct limit_share *share = share_of(2);
-    struct limit_meter meter = window_of(5, 60 * SECOND);
-    struct limit_member old[2] = {{.description = "per=user old"}, {.description = "per=user old"}};
-    struct limit_member new[2] = {{.description = "per=user new"}, {.description = "per=user new"}};
+    char *text = printed(share, NOW);
+    char *name = strstr(text, "offender="), *end = name != NULL ? strstr(name, " rule=") : NULL;
 
-    join(share, &old[0], "api", "what api counts", meter, 100);
-    join(share, &old[1], "api", "what api counts", meter, 100);
-    struct limit_bucket *alice = pin_tracked(share, &old[0], "user:alice");
-    for (int i = 0; i < 5; i++) {
-        cr_assert(charge(share, &meter, alice, NOW));
-    }
-    limit_bucket_unpin(share, alice);
-    atomic_store(&old[0].counts[LIMIT_ADMITTED], 5);
-    atomic_store(&old[1].counts[LIMIT_ADMITTED], 7);
-    atomic_store(&old[1].counts[LIMIT_REFUSED], 2);
-    for (size_t i = 0; i < 2; i++) {
-        join(share, &new[i], "api", "what api counts", meter, 100);
-        limit_bucket_table_leave(share, &old[i]);
-        memset(&old[i], 0xa5, sizeof old[i]);
-        atomic_store(&new[i].counts[LIMIT_DELAYED], 10 + i);
-        atomic_store(&new[i].counts[LIMIT_OBSERVED], 1);
-    }
-    assert_printed(share, NOW, "rule=api per=user new admitted=12 refused=2 delayed=21 observed=2 tracked=1\n");
-    alice = pin_tracked(share, &new[1], "user:alice");
-    cr_assert_not(charge(share, &meter, alice, NOW));
-    limit_bucket_unpin(share, alice);
-    limit_bucket_table_leave(share, &new[0]);
-    assert_printed(share, NOW, "rule=api per=user new admitted=12 refused=2 delayed=21 observed=2 tracked=1\n");
-    limit_bucket_table_leave(share, &new[1]);
-    assert_printed(share, NOW, "");
-    cr_assert_eq(limit_share_tracked(share), 0);
+    cr_assert_not_null(end, "%s", text);
+    name = strndup(name + strlen("offender="), (size_t)(end - name) - strlen("offender="));
+    free(text);
+    return name;
+}
 
-    /* Once all have left, nothing is remembered. */
-    struct limit_member again = {.description = "per=user"};
-    join(share, &again, "api", "what api counts", meter, 100);
-    assert_printed(share, NOW, "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=0\n");
-    alice = pin_tracked(share, &again, "user:alice");
-    cr_assert(charge(share, &meter, alice, NOW));
-    limit_bucket_unpin(share, alice);
-    limit_bucket_table_leave(share, &again);
-    limit_share_free(share);
+/* A key holds what its client wants it to hold. */
+Test(limit_bucket_table, shows_names_of_any_bytes_harmlessly)
+{
+    char all_bytes[256], longest[LIMIT_BUCKET_MAX];
+    static const char forged[] = "key:a rule=other refused=0\r\nrule=api\0\x1b[2J%s%n\\x41\xff";
+    const struct slice names[] = {
+        {forged, sizeof forged - 1}, {all_bytes, sizeof all_bytes}, {longest, sizeof longest}, {"", 0}};
+
+    for (size_t i = 0; i < sizeof all_bytes; i++) {
+        all_bytes[i] = (char)i;
+    }
+    memset(longest, 1, sizeof longest);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct one_rule *one = one_rule(2, 100);
+        refuse(one, names[i].data, names[i].length, 1);
+        char *shown = shown_offender(one->share);
+        for (const char *at = shown; *at != '\0'; at++) {
+            cr_assert(*at > ' ' && *at < 0x7f, "%s", shown);
+        }
+        cr_assert(strlen(shown) >= names[i].length && strlen(shown) <= 4 * LIMIT_BUCKET_MAX);
+        char *expected = conf_format("rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=1\n"
+                                     "offender=%s rule=api refused=1 next_admission_ms=60000\n",
+                                     shown);
+        assert_printed(one->share, NOW, expected);
+        cr_assert(limit_share_reset(one->share, slice("api"), slice(shown), NULL, NULL));
+        free(expected);
+        free(shown);
+        one_rule_free(one);
+    }
 }

@@ -101,83 +101,14 @@ Test(limit_meter, admits_its_most_at_once_and_tells_to_the_microsecond_when_ther
         cr_assert_eq(limit_meter_wait(meter, &state, NOW + wait - 1, 1), 1);
         cr_assert_eq(try(meter, &state, NOW + wait, 1), 0, "%s", name_of(meter));
         limit_meter_clear(meter, &state);
-    }
-}
-
-/* Of what is admitted to who always comes when told, no more than the rate and a burst, and hardly less. */
-Test(limit_meter, admits_its_rate_in_the_long_run)
-{
-    struct limit_meter meters[METERS_MAX];
-    size_t count = all_meters(meters);
-
-    for (size_t i = 0; i < count; i++) {
-        const struct limit_meter *meter = &meters[i];
-        union limit_meter_state state = {0};
-        int64_t now = NOW, admitted = 0, most = meter->most > 10000 ? meter->most * 3 : 30000;
-        int64_t step = meter->most > 10000 ? meter->most / 1000 : 1;
-        while (admitted < most) {
-            int64_t wait = try(meter, &state, now, step);
-            admitted += wait == 0 ? step : 0;
-            now += wait;
-        }
-        double passed = (double)(now - NOW);
-        double unit = meter->algorithm == LIMIT_FUNNEL ? (double)meter->funnel.drop / (double)LIMIT_FUNNEL_NS / 1000
-                                                       : (double)meter->window.length_us / (double)meter->most;
-        cr_assert_leq((double)admitted, passed / unit + (double)meter->most, "%s", name_of(meter));
-        cr_assert_geq((double)admitted, passed / unit * 0.95, "%s", name_of(meter));
-        limit_meter_clear(meter, &state);
-    }
-}
-
-Test(limit_meter, is_idle_when_its_state_says_nothing)
-{
-    struct limit_meter meters[METERS_MAX];
-    size_t count = all_meters(meters);
-
-    for (size_t i = 0; i < count; i++) {
-        const struct limit_meter *meter = &meters[i];
-        union limit_meter_state state = {0};
+        /* It is idle when its state says nothing any more, and then as good as new. */
         cr_assert(limit_meter_is_idle(meter, &state, NOW));
         cr_assert_eq(try(meter, &state, NOW, 1), 0);
-        int64_t idle_in = meter->algorithm == LIMIT_FUNNEL ? drop_ns(meter) / 1000 : meter->window.length_us;
-        cr_assert_not(limit_meter_is_idle(meter, &state, NOW));
-        cr_assert_not(limit_meter_is_idle(meter, &state, NOW + idle_in - 1), "%s", name_of(meter));
-        cr_assert(limit_meter_is_idle(meter, &state, NOW + idle_in), "%s", name_of(meter));
-        /* As good as new: all of it at once. */
-        cr_assert_eq(try(meter, &state, NOW + idle_in, meter->most), 0, "%s", name_of(meter));
+        cr_assert(!limit_meter_is_idle(meter, &state, NOW) && !limit_meter_is_idle(meter, &state, NOW + wait - 1));
+        cr_assert(limit_meter_is_idle(meter, &state, NOW + wait), "%s", name_of(meter));
+        cr_assert_eq(try(meter, &state, NOW + wait, meter->most), 0, "%s", name_of(meter));
         limit_meter_clear(meter, &state);
     }
-}
-
-Test(limit_meter, that_was_cleared_is_as_new)
-{
-    struct limit_meter meters[METERS_MAX];
-    size_t count = all_meters(meters);
-
-    for (size_t i = 0; i < count; i++) {
-        const struct limit_meter *meter = &meters[i];
-        union limit_meter_state state = {0};
-        for (int round = 0; round < 3; round++) {
-            cr_assert_eq(try(meter, &state, NOW, meter->most), 0, "%s", name_of(meter));
-            cr_assert_gt(try(meter, &state, NOW, 1), 0, "%s", name_of(meter));
-            limit_meter_clear(meter, &state);
-            cr_assert(limit_meter_is_idle(meter, &state, NOW));
-        }
-        limit_meter_clear(meter, &state);
-    }
-}
-
-Test(limit_meter, rounds_up_what_is_less_than_a_microsecond)
-{
-    struct limit_meter meter = funnel_of(3, 3000000, SECOND);
-    union limit_meter_state state = {0};
-
-    cr_assert_eq(try(&meter, &state, NOW, 3), 0);
-    cr_assert_eq(try(&meter, &state, NOW, 1), 1);
-    cr_assert_eq(try(&meter, &state, NOW, 3), 2);
-    cr_assert_eq(limit_meter_wait_behind(&meter, &state, NOW, 3, 1), 2);
-    cr_assert_not(limit_meter_is_idle(&meter, &state, NOW + 1));
-    cr_assert(limit_meter_is_idle(&meter, &state, NOW + 2));
 }
 
 /* ---- queues ---- */
@@ -314,26 +245,6 @@ Test(limit_meter, promises_about_what_it_keeps_at_a_large_window)
                           name_of(&meter), (long long)late, (long long)windows);
             limit_meter_clear(&meter, &state);
         }
-    }
-}
-
-/* A request that fits into what is left of a window takes more of it than it looks, so that the promise may come too
- * early: by a window for each window at most, and never too late, as who waits must not be told to wait longer. */
-Test(limit_meter, promises_no_later_than_it_could_at_a_window_with_costs)
-{
-    struct queued queue[QUEUE_MAX];
-    uint64_t seed = 5;
-    struct limit_meter meter = window_of(10, SECOND);
-
-    for (int round = 0; round < 300; round++) {
-        union limit_meter_state state = {0};
-        int64_t now = use(&meter, &state, &seed);
-        size_t count = make_queue(&meter, &state, now, 10, &seed, queue);
-        int64_t promised = queue[count - 1].promised_us - now;
-        int64_t late = lateness(&meter, &state, queue, count);
-        cr_assert(late >= 0 && late <= promised + 2 * SECOND, "%lld us late after %lld", (long long)late,
-                  (long long)promised);
-        limit_meter_clear(&meter, &state);
     }
 }
 

@@ -146,26 +146,6 @@ Test(limit_policy, who_is_admitted)
     }
 }
 
-/* Of all workers together. */
-Test(limit_policy, what_is_counted)
-{
-    struct fake_host *host =
-        fake_host_new(&limit_policy,
-                      "[limit:a]\nper = all\nlimit = 3\nwindow = 1s\n[limit:b]\nper = all\nlimit = 1\n"
-                      "window = 1s\naction = observe\n",
-                      2);
-    struct fake_client *clients[CLIENTS];
-
-    join_all(host, clients);
-    for (size_t i = 0; i < 8; i++) {
-        (void)fake_verdict(clients[i % CLIENTS], "GET k");
-    }
-    fake_assert_counter(host, "limit_admitted_total", 4);
-    fake_assert_counter(host, "limit_refused_total", 5);
-    fake_assert_counter(host, "limit_observed_total", 2);
-    fake_host_free(host);
-}
-
 /* action = delay: a request waits until it would be admitted, but not longer than max_delay, and not for those who have
  * left: their turns are given to those behind them, on other workers, too, in their order. */
 Test(limit_policy, a_request_that_waits_for_its_turn)

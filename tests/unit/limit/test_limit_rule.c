@@ -18,20 +18,6 @@ static struct conf *load(const char *text, struct conf_faults *faults)
     return load_conf(text, sections, faults);
 }
 
-/* Below "[limit:a]"; expects this one fault, without what stands before the number of its line. */
-static void assert_fault(const char *options, const char *expected)
-{
-    static const char before[] = "h.ini:";
-    char *text = conf_format("[limit:a]\n%s", options);
-    struct conf_faults faults;
-
-    cr_assert_null(load(text, &faults), "%s", text);
-    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
-    cr_assert_str_eq(strstr(faults.lines[0], before) + strlen(before), expected);
-    conf_faults_free(&faults);
-    free(text);
-}
-
 /* The heading is "[limit:a]" unless the text brings one. */
 static struct limit_rule *rule_of(const char *options)
 {
@@ -59,187 +45,97 @@ static void rule_free(struct limit_rule *rule)
 
 /* ---- faults ---- */
 
-Test(limit_rule, that_does_not_say_how_much)
+#define UNSET "is not set; expected "
+#define OF_FUNNEL "is of the funnel; expected limit and window, or algorithm = funnel"
+#define OF_WINDOW "is of the sliding window; expected capacity and leak"
+#define NO_DELAY "has no meaning without action = delay; expected action = delay"
+#define NO_KEYS "none of the commands has keys; expected commands with keys beside it"
+#define NO_WORD "is not one of the known words; expected "
+
+/* Below "[limit:a]": the line and the option at fault, and how what is said of it begins. */
+static const char *const faults_of[][2] = {
+    {"window = 1s\n", "1: [limit:a] limit = 0: " UNSET "how much is admitted in any window"},
+    {"limit = 0\nwindow = 1s\n", "2: [limit:a] limit = 0: " UNSET "how much is admitted in any window"},
+    {"limit = 1\n", "1: [limit:a] window = 0: " UNSET "a time such as 60s"},
+    {"limit = 1\nwindow = 0s\n", "3: [limit:a] window = 0: " UNSET "a time such as 60s"},
+    {"algorithm = funnel\nleak = 3/s\n", "1: [limit:a] capacity = 0: " UNSET "how much is admitted at once"},
+    {"algorithm = funnel\ncapacity = 3\n", "1: [limit:a] leak = 0: " UNSET "a rate such as 5/s"},
+    {WINDOW "action = delay\n", "1: [limit:a] max_delay = 0: " UNSET "how long a request may be delayed"},
+    {WINDOW "capacity = 3\n", "4: [limit:a] capacity = 3: " OF_FUNNEL},
+    {WINDOW "leak = 3/s\n", "4: [limit:a] leak = 3/s: " OF_FUNNEL},
+    {FUNNEL "limit = 3\n", "5: [limit:a] limit = 3: " OF_WINDOW},
+    {FUNNEL "window = 3s\n", "5: [limit:a] window = 3s: " OF_WINDOW},
+    {WINDOW "max_delay = 1s\n", "4: [limit:a] max_delay = 1s: " NO_DELAY},
+    {WINDOW "action = observe\nmax_delay = 1s\n", "5: [limit:a] max_delay = 1s: " NO_DELAY},
+    {WINDOW "accuracy = leased\n", "4: [limit:a] accuracy = leased: has no meaning without scope = global"},
+    {"limit = -5\nwindow = 1s\n", "2: [limit:a] limit = -5: is not a whole number"},
+    {"limit = 1000000000000001\nwindow = 1s\n", "2: [limit:a] limit = 1000000000000001: is too large"},
+    {"limit = 5\nwindow = 5\n", "3: [limit:a] window = 5: has no unit"},
+    {"limit = 5\nwindow = 367d\n", "3: [limit:a] window = 367d: is too large"},
+    {"algorithm = funnel\ncapacity = 101\nleak = 1/365d\n",
+     "4: [limit:a] leak = 1/365d: would take more than a hundred years to empty the funnel"},
+    {WINDOW "algorithm = bucket\n", "4: [limit:a] algorithm = bucket: " NO_WORD "sliding-window or funnel"},
+    {WINDOW "cost = 2\n", "4: [limit:a] cost = 2: " NO_WORD "1, keys or bytes"},
+    {WINDOW "limits = 5\n", "4: [limit:a] limits = ********: unknown option"},
+    {WINDOW "commands = gte\n", "4: [limit:a] commands = gte: \"gte\" is no command that Headgate knows"},
+    {WINDOW "except = bob\n", "4: [limit:a] except = bob: \"bob\" is none of ip:ADDRESS"},
+    {WINDOW "keys = a[\nper = key\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it does not close"},
+    {WINDOW "keys = {a}{b}\nper = key\n", "4: [limit:a] keys = {a}{b}: \"{a}{b}\" has more or other braces than one"},
+    {WINDOW "keys = {a\nper = ip+key\n", "4: [limit:a] keys = {a: \"{a\" opens a brace that it does not close"},
+    {WINDOW "commands = get !get\n", "4: [limit:a] commands = get !get: matches no command"},
+    {WINDOW "commands = ping\nkeys = a\n", "5: [limit:a] keys = a: can never match: " NO_KEYS},
+    {WINDOW "commands = ping\nper = user+key\n", "5: [limit:a] per = user+key: can never match: " NO_KEYS},
+    {WINDOW "commands = ping\ncost = keys\n", "5: [limit:a] cost = keys: can never count: " NO_KEYS},
+    {WINDOW "per = all+user\n", "4: [limit:a] per = all+user: joins all with something else"},
+    {WINDOW "per = user+all\n", "4: [limit:a] per = user+all: joins all with something else"},
+};
+
+static void assert_fault(const char *options, const char *expected)
 {
-    assert_fault("window = 1s\n", "1: [limit:a] limit = 0: is not set; expected how much is admitted in any window");
-    assert_fault("limit = 0\nwindow = 1s\n",
-                 "2: [limit:a] limit = 0: is not set; expected how much is admitted in any window");
-    assert_fault("limit = 1\n", "1: [limit:a] window = 0: is not set; expected a time such as 60s");
-    assert_fault("limit = 1\nwindow = 0s\n", "3: [limit:a] window = 0: is not set; expected a time such as 60s");
-    assert_fault("algorithm = funnel\nleak = 3/s\n",
-                 "1: [limit:a] capacity = 0: is not set; expected how much is admitted at once");
-    assert_fault("algorithm = funnel\ncapacity = 3\n",
-                 "1: [limit:a] leak = 0: is not set; expected a rate such as 5/s");
-    assert_fault(WINDOW "action = delay\n",
-                 "1: [limit:a] max_delay = 0: is not set; expected how long a request may be delayed");
+    static const char before[] = "h.ini:";
+    char *text = conf_format("[limit:a]\n%s", options);
+    struct conf_faults faults;
+
+    cr_assert_null(load(text, &faults), "%s", text);
+    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
+    const char *said = strstr(faults.lines[0], before) + strlen(before);
+    cr_assert_eq(strncmp(said, expected, strlen(expected)), 0, "%s: %s", text, said);
+    conf_faults_free(&faults);
+    free(text);
 }
 
-Test(limit_rule, that_says_what_has_no_meaning)
+Test(limit_rule, faults)
 {
-    assert_fault(WINDOW "capacity = 3\n",
-                 "4: [limit:a] capacity = 3: is of the funnel; expected limit and window, or algorithm = funnel");
-    assert_fault(WINDOW "leak = 3/s\n",
-                 "4: [limit:a] leak = 3/s: is of the funnel; expected limit and window, or algorithm = funnel");
-    assert_fault(FUNNEL "limit = 3\n", "5: [limit:a] limit = 3: is of the sliding window; expected capacity and leak");
-    assert_fault(FUNNEL "window = 3s\n",
-                 "5: [limit:a] window = 3s: is of the sliding window; expected capacity and leak");
-    assert_fault(WINDOW "max_delay = 1s\n",
-                 "4: [limit:a] max_delay = 1s: has no meaning without action = delay; expected action = delay");
-    assert_fault(WINDOW "action = observe\nmax_delay = 1s\n",
-                 "5: [limit:a] max_delay = 1s: has no meaning without action = delay; expected action = delay");
-    assert_fault(WINDOW "accuracy = leased\n",
-                 "4: [limit:a] accuracy = leased: has no meaning without scope = global; expected scope = global");
-    rule_free(rule_of(WINDOW "scope = global\naccuracy = leased\n"));
-    rule_free(rule_of(WINDOW "action = delay\nmax_delay = 1s\n"));
+    for (size_t i = 0; i < sizeof faults_of / sizeof faults_of[0]; i++) {
+        assert_fault(faults_of[i][0], faults_of[i][1]);
+    }
 }
-
-#define A_NUMBER "expected a number from 1 to 1000000000000000, or 0 (not set), of bytes also with kb, mb or gb"
-#define A_PERIOD "expected a time from 1us to 366d, or 0 (not set), with us, ms, s, m, h or d"
-
-Test(limit_rule, of_numbers_that_are_none_or_too_large)
-{
-    assert_fault("limit = -5\nwindow = 1s\n", "2: [limit:a] limit = -5: is not a whole number; " A_NUMBER);
-    assert_fault("limit = five\nwindow = 1s\n", "2: [limit:a] limit = five: is not a whole number; " A_NUMBER);
-    assert_fault("limit = 1000000000000001\nwindow = 1s\n",
-                 "2: [limit:a] limit = 1000000000000001: is too large; " A_NUMBER);
-    assert_fault("limit = 99999999999999999999\nwindow = 1s\n",
-                 "2: [limit:a] limit = 99999999999999999999: is too large; " A_NUMBER);
-    assert_fault("limit = 5\nwindow = 5\n", "3: [limit:a] window = 5: has no unit; " A_PERIOD);
-    assert_fault("limit = 5\nwindow = 367d\n", "3: [limit:a] window = 367d: is too large; " A_PERIOD);
-    assert_fault("algorithm = funnel\ncapacity = 101\nleak = 1/365d\n",
-                 "4: [limit:a] leak = 1/365d: would take more than a hundred years to empty the funnel; expected a "
-                 "faster leak or a smaller capacity");
-    rule_free(rule_of("algorithm = funnel\ncapacity = 100\nleak = 1/365d\n"));
-    rule_free(rule_of("limit = 1000000000000000\nwindow = 366d\n"));
-    rule_free(rule_of("algorithm = funnel\ncapacity = 1000000000000000\nleak = 1000000000000000/us\n"));
-}
-
-Test(limit_rule, of_words_that_nobody_knows)
-{
-    assert_fault(WINDOW "algorithm = bucket\n", "4: [limit:a] algorithm = bucket: is not one of the known words; "
-                                                "expected sliding-window or funnel");
-    assert_fault(WINDOW "cost = 2\n",
-                 "4: [limit:a] cost = 2: is not one of the known words; expected 1, keys or bytes");
-    assert_fault(WINDOW "action = refuse\n",
-                 "4: [limit:a] action = refuse: is not one of the known words; expected reject, delay or observe");
-    assert_fault(WINDOW "scope = world\n",
-                 "4: [limit:a] scope = world: is not one of the known words; expected local or global");
-    assert_fault(WINDOW "accuracy = rough\n",
-                 "4: [limit:a] accuracy = rough: is not one of the known words; expected exact or leased");
-    assert_fault(WINDOW "on_error = maybe\n",
-                 "4: [limit:a] on_error = maybe: is not one of the known words; expected allow, deny or local");
-    assert_fault(WINDOW "limits = 5\n",
-                 "4: [limit:a] limits = ********: unknown option; expected a known option, perhaps \"limit\"");
-}
-
-#define EXPECTED_PER                                                                                                   \
-    "; expected process, uid, ip, ip/BITS, user, name, connection, host or key, with + between them, or all"
 
 Test(limit_rule, of_a_per_that_is_none)
 {
-    static const char *const words[][2] = {
-        {"hosts", "hosts"},
-        {"user+user", "user"},
-        {"ip+ip", "ip"},
-        {"ip/24+ip", "ip"},
-        {"user+", ""},
-        {"+user", ""},
-        {"user++ip", ""},
-        {"user + ip", "user "},
-        {"user ip", "user ip"},
-        {"USER", "USER"},
-        {"ip/", "ip/"},
-        {"ip/0", "ip/0"},
-        {"ip/33", "ip/33"},
-        {"ip/x", "ip/x"},
-        {"ip/24/129", "ip/24/129"},
-        {"ip/24/0", "ip/24/0"},
-        {"ip/24/", "ip/24/"},
-        {"ip//64", "ip//64"},
-        {"ip/-1", "ip/-1"},
-        {"ip/24/64/8", "ip/24/64/8"},
-        {"ip/4294967320", "ip/4294967320"},
-        {"ipv4", "ipv4"},
-        {"user/24", "user/24"},
-        {"users", "users"},
-        {"all+all", "all"},
-    };
+    static const char words[] =
+        "hosts,user+user,ip+ip,ip/24+ip,user+,+user,user++ip,user + ip,user ip,USER,ip/,ip/0,"
+        "ip/33,ip/x,ip/24/129,ip/24/0,ip/24/,ip//64,ip/-1,ip/24/64/8,ip/4294967320,user/24,all+all";
 
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        char *options = conf_format(WINDOW "per = %s\n", words[i][0]);
-        char *expected = conf_format("4: [limit:a] per = %s: \"%s\" is not one of the known words, or there twice%s",
-                                     words[i][0], words[i][1], EXPECTED_PER);
+    for (const char *at = words; *at != '\0'; at += strspn(at, ",")) {
+        int length = (int)strcspn(at, ",");
+        char *options = conf_format(WINDOW "per = %.*s\n", length, at);
+        char *expected = conf_format("4: [limit:a] per = %.*s: \"", length, at);
         assert_fault(options, expected);
         free(expected);
         free(options);
+        at += length;
     }
-    assert_fault(WINDOW "per =\n",
-                 "4: [limit:a] per =: \"\" is not one of the known words, or there twice" EXPECTED_PER);
-    assert_fault(WINDOW "per = all+user\n", "4: [limit:a] per = all+user: joins all with something else" EXPECTED_PER);
-    assert_fault(WINDOW "per = user+all\n", "4: [limit:a] per = user+all: joins all with something else" EXPECTED_PER);
 }
 
-#define EXPECTED_KEYS                                                                                                  \
-    "; expected globs with * ? [a-z] and \\, with blanks or commas between them, one part of each in braces with key " \
-    "in per"
-#define KEYS_BESIDE "; expected commands with keys beside it"
-
-Test(limit_rule, that_speaks_of_what_is_not_there)
+Test(limit_rule, that_is_sound)
 {
-    assert_fault(WINDOW "commands = gte\n",
-                 "4: [limit:a] commands = gte: \"gte\" is no command that Headgate knows; expected command names, "
-                 "@categories or * , with ! before those to leave out");
-    assert_fault(
-        WINDOW "except = bob\n",
-        "4: [limit:a] except = bob: \"bob\" is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB, "
-        "identity:GLOB; expected ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB and identity:GLOB, with blanks "
-        "or commas between them");
-    assert_fault(WINDOW "keys = a[\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it does not "
-                                       "close" EXPECTED_KEYS);
-    assert_fault(WINDOW "keys = a[\nper = key\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it "
-                                                  "does not close" EXPECTED_KEYS);
-    assert_fault(WINDOW "keys = {a}{b}\nper = key\n",
-                 "4: [limit:a] keys = {a}{b}: \"{a}{b}\" has more or other braces than one {…}" EXPECTED_KEYS);
-    assert_fault(WINDOW "keys = {a\nper = ip+key\n",
-                 "4: [limit:a] keys = {a: \"{a\" opens a brace that it does not close" EXPECTED_KEYS);
+    rule_free(rule_of(WINDOW "scope = global\naccuracy = leased\n"));
+    rule_free(rule_of("algorithm = funnel\ncapacity = 100\nleak = 1/365d\n"));
+    rule_free(rule_of("limit = 1000000000000000\nwindow = 366d\n"));
+    rule_free(rule_of("algorithm = funnel\ncapacity = 1000000000000000\nleak = 1000000000000000/us\n"));
     rule_free(rule_of(WINDOW "keys = {a}{b} {\n"));
-}
-
-Test(limit_rule, that_can_never_match)
-{
-    assert_fault(WINDOW "commands = get !get\n",
-                 "4: [limit:a] commands = get !get: matches no command; expected command names, @categories or * , "
-                 "with ! before those to leave out");
-    assert_fault(WINDOW "commands = ping\nkeys = a\n",
-                 "5: [limit:a] keys = a: can never match: none of the commands has keys" KEYS_BESIDE);
-    assert_fault(WINDOW "commands = ping\nper = key\n",
-                 "5: [limit:a] per = key: can never match: none of the commands has keys" KEYS_BESIDE);
-    assert_fault(WINDOW "commands = ping\nper = user+key\nkeys = {*}\n",
-                 "5: [limit:a] per = user+key: can never match: none of the commands has keys" KEYS_BESIDE);
-    assert_fault(WINDOW "commands = ping\ncost = keys\n",
-                 "5: [limit:a] cost = keys: can never count: none of the commands has keys" KEYS_BESIDE);
     rule_free(rule_of(WINDOW "commands = ping get\nper = user+key\nkeys = {*}\ncost = keys\n"));
-}
-
-/* As limit_section.check does it, without a file. */
-Test(limit_rule, is_sound_by_default_but_for_its_numbers)
-{
-    char *values = conf_alloc(NULL, limit_section.values_size), problem[CONF_PROBLEM_MAX] = "";
-    const char *expected = NULL;
-
-    memset(values, 0, limit_section.values_size);
-    conf_values_default(&limit_section, values);
-    cr_assert_str_eq(limit_section.check(values, problem, &expected), "limit");
-    for (size_t i = 0; i < limit_section.option_count; i++) {
-        const struct conf_option *option = &limit_section.options[i];
-        cr_assert(option->reloadable, "%s", option->name);
-        if (strcmp(option->name, "limit") == 0 || strcmp(option->name, "window") == 0) {
-            cr_assert(conf_value_set(option, values, strcmp(option->name, "limit") == 0 ? "1" : "1s", problem));
-        }
-    }
-    cr_assert_null(limit_section.check(values, problem, &expected));
-    conf_values_free(&limit_section, values);
-    free(values);
 }
 
 /* ---- what is made of the options ---- */
@@ -275,27 +171,6 @@ Test(limit_rule, has_what_its_options_say)
     cr_assert_str_eq(rule->per_text, "user+key");
     cr_assert_not_null(strstr(rule->member.description, "per=user+key"));
     rule_free(rule);
-}
-
-static void assert_what(const char *options, const char *expected)
-{
-    struct limit_rule *rule = rule_of(options);
-
-    cr_assert_str_eq(rule->what, expected);
-    cr_assert_null(strchr(rule->member.description, '\n'), "it is a part of one line");
-    rule_free(rule);
-}
-
-Test(limit_rule, says_what_is_exceeded)
-{
-    assert_what(WINDOW "per = all\n", "5 in 90s");
-    assert_what(WINDOW "per = ip/24/56+user\n", "5 in 90s per ip/24/56+user");
-    assert_what("limit = 1mb\nwindow = 250ms\ncost = bytes\nper = connection\n",
-                "1048576 bytes in 250ms per connection");
-    assert_what(WINDOW "cost = keys\nper = user\n", "5 keys in 90s per user");
-    assert_what("algorithm = funnel\ncapacity = 20\nleak = 5/250ms\n", "20 leaking 5/250ms per process");
-    assert_what("algorithm = funnel\ncapacity = 10kb\nleak = 1kb/1h\ncost = bytes\nper = all\n",
-                "10240 bytes leaking 1024/h");
 }
 
 /* ---- names of buckets ---- */
@@ -358,41 +233,31 @@ static void assert_name(const char *per, struct who who, const char *expected)
     free(options);
 }
 
-static void assert_ip(const char *per, const char *address, const char *expected)
-{
-    assert_name(per, (struct who){.address = address, .user = "u", .name = "n", .id = 1}, expected);
-}
-
 Test(limit_rule, counts_per_address_or_network)
 {
-    assert_ip("ip", "10.1.2.3", "ip:10.1.2.3");
-    assert_ip("ip/32", "10.1.2.3", "ip:10.1.2.3");
-    assert_ip("ip/24", "10.1.2.3", "ip:10.1.2.0/24");
-    assert_ip("ip/24", "10.1.2.255", "ip:10.1.2.0/24");
-    assert_ip("ip/8", "10.1.2.3", "ip:10.0.0.0/8");
-    assert_ip("ip/1", "255.255.255.255", "ip:128.0.0.0/1");
-    assert_ip("ip/1", "127.255.255.255", "ip:0.0.0.0/1");
-    assert_ip("ip/31", "10.1.2.3", "ip:10.1.2.2/31");
-    assert_ip("ip/23", "10.1.3.3", "ip:10.1.2.0/23");
-    assert_ip("ip/9", "10.255.3.3", "ip:10.128.0.0/9");
+    static const char *const cases[][3] = {
+        {"ip", "10.1.2.3", "ip:10.1.2.3"},
+        {"ip/32", "10.1.2.3", "ip:10.1.2.3"},
+        {"ip/24", "10.1.2.255", "ip:10.1.2.0/24"},
+        {"ip/1", "255.255.255.255", "ip:128.0.0.0/1"},
+        {"ip/31", "10.1.2.3", "ip:10.1.2.2/31"},
+        {"ip/23", "10.1.3.3", "ip:10.1.2.0/23"},
+        {"ip/9", "10.255.3.3", "ip:10.128.0.0/9"},
+        {"ip", "2001:db8::1", "ip:2001:db8::1"},
+        {"ip/24", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2::/64"},
+        {"ip/24/56", "2001:db8:1:2ff:3:4:5:6", "ip:2001:db8:1:200::/56"},
+        {"ip/24/128", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2:3:4:5:6"},
+        {"ip/24/127", "2001:db8:1:2:3:4:5:7", "ip:2001:db8:1:2:3:4:5:6/127"},
+        {"ip/24/1", "ffff::1", "ip:8000::/1"},
+        /* IPv4 on an IPv6 socket is the same client as on an IPv4 socket. */
+        {"ip", "::ffff:10.1.2.3", "ip:10.1.2.3"},
+        {"ip/24/56", "::ffff:10.1.2.3", "ip:10.1.2.0/24"},
+        {"ip/24/56", "all of a Unix socket are one", "ip:unix"},
+    };
 
-    assert_ip("ip", "2001:db8::1", "ip:2001:db8::1");
-    assert_ip("ip", "::1", "ip:::1");
-    assert_ip("ip/24", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2::/64");
-    assert_ip("ip/32", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2::/64");
-    assert_ip("ip/24/56", "2001:db8:1:2ff:3:4:5:6", "ip:2001:db8:1:200::/56");
-    assert_ip("ip/24/128", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2:3:4:5:6");
-    assert_ip("ip/24/127", "2001:db8:1:2:3:4:5:7", "ip:2001:db8:1:2:3:4:5:6/127");
-    assert_ip("ip/24/1", "ffff::1", "ip:8000::/1");
-    assert_ip("ip/24/127", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ip:ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127");
-
-    /* IPv4 on an IPv6 socket is the same client as on an IPv4 socket. */
-    assert_ip("ip", "::ffff:10.1.2.3", "ip:10.1.2.3");
-    assert_ip("ip/24/56", "::ffff:10.1.2.3", "ip:10.1.2.0/24");
-
-    /* All of a Unix socket are one. */
-    assert_ip("ip", "a Unix socket", "ip:unix");
-    assert_ip("ip/24/56", "a Unix socket", "ip:unix");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_name(cases[i][0], (struct who){.address = cases[i][1], .user = "u", .name = "n", .id = 1}, cases[i][2]);
+    }
 }
 
 Test(limit_rule, counts_per_user_name_connection_key_or_all_together)
@@ -492,26 +357,6 @@ static const char *long_text(size_t length, char last)
     return text[turn];
 }
 
-Test(limit_rule, cuts_long_users_and_names_and_keeps_them_apart)
-{
-    struct limit_rule *rule = rule_of(WINDOW "per = user\n");
-    static const size_t lengths[] = {60, 61, 100, 1000, 100000};
-    const struct who shorter = {.address = "", .user = long_text(58, 'x'), .name = ""};
-    struct name name = name_of(rule, &shorter);
-
-    cr_assert(name.length == 63 && strcmp(name.text + 5, shorter.user) == 0, "it fits: %s", name.text);
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        const struct who one = {.address = "", .user = long_text(lengths[i], 'x'), .name = ""};
-        const struct who same = {.address = "", .user = long_text(lengths[i], 'x'), .name = ""};
-        struct name first = name_of(rule, &one), second = name_of(rule, &same);
-        cr_assert(first.length == 64 && strcmp(first.text, second.text) == 0, "%s", first.text);
-        cr_assert(memcmp(first.text, "user:kkkkkkkkkkkkkkkkkkkk", 25) == 0, "one sees who it is");
-        const struct who other = {.address = "", .user = long_text(lengths[i], 'y'), .name = ""};
-        cr_assert_str_neq(name_of(rule, &other).text, first.text);
-    }
-    rule_free(rule);
-}
-
 /* All Headgates that count together must agree on it: the digest is two SipHashes of keys that never change. */
 Test(limit_rule, cuts_long_keys_as_others_do)
 {
@@ -527,90 +372,75 @@ Test(limit_rule, cuts_long_keys_as_others_do)
     rule_free(rule);
 }
 
-/* With everything at its longest, nothing is longer than it may be, and every part still tells. */
+/* Of parts of any length: nothing is longer than it may be, and the last byte of each part still tells. */
 Test(limit_rule, has_names_of_bounded_length)
 {
     struct limit_rule *rule = rule_of(WINDOW "per = ip/24/127+user+name+connection+key\n");
-    static char texts[4][100001];
-    const struct who longest = {
-        .address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-        .user = texts[0],
-        .name = texts[1],
-        .id = UINT64_MAX,
-        .key = {texts[2], 100000},
-    };
-    struct who others[] = {longest, longest, longest, longest, longest};
+    static const size_t lengths[] = {1, 57, 58, 59, 60, 61, 100, 300, 399, 507, 600, 100000};
 
-    for (size_t i = 0; i < 4; i++) {
-        memset(texts[i], 'z', 100000);
-    }
-    texts[3][50000] = 'y';
-    others[0].address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0";
-    others[1].user = texts[3];
-    others[2].name = texts[3];
-    others[3].id = UINT64_MAX - 1;
-    others[4].key.data = texts[3];
-    struct name name = name_of(rule, &longest);
-    cr_assert_geq(name.length, 5 * 32);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        struct name other = name_of(rule, &others[i]);
-        cr_assert(other.length != name.length || memcmp(other.text, name.text, name.length) != 0, "%zu", i);
-    }
-    /* Lengths about those at which something is cut. */
-    for (size_t length = 0; length < 400; length++) {
-        char part[401] = "";
-        memset(part, 'p', length);
-        struct who who = longest;
-        who.user = who.name = part;
-        who.key = (struct slice){part, length};
-        cr_assert_leq(name_of(rule, &who).length, LIMIT_BUCKET_MAX);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const char *text = long_text(lengths[i], 'x'), *other = long_text(lengths[i], 'y');
+        for (int part = 0; part < 4; part++) {
+            const struct who one = {.address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+                                    .user = text,
+                                    .name = text,
+                                    .id = UINT64_MAX,
+                                    .key = {text, lengths[i]}};
+            struct who changed = one;
+            changed.user = part == 0 ? other : text;
+            changed.name = part == 1 ? other : text;
+            changed.id -= part == 2;
+            changed.key.data = part == 3 ? other : text;
+            struct name name = name_of(rule, &one), name_then = name_of(rule, &changed);
+            cr_assert(name.length != name_then.length || memcmp(name.text, name_then.text, name.length) != 0, "%s",
+                      name.text);
+        }
     }
     rule_free(rule);
 }
 
 /* ---- identity ---- */
 
-static void assert_identity(const char *options, const char *other_options, bool same)
+/* A reload keeps what is counted where the two are alike in what they count. */
+Test(limit_rule, keeps_its_state_if_it_counts_the_same)
 {
-    struct limit_rule *rule = rule_of(options), *other = rule_of(other_options);
+    static const struct {
+        const char *options, *others;
+        bool same;
+    } cases[] = {
+        {WINDOW, "limit = 5\nwindow = 90000ms\n", true},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/1000ms\n", true},
+        {WINDOW, WINDOW "commands = @write !del\n", true},
+        {WINDOW, WINDOW "except = user:batch\n", true},
+        {WINDOW, WINDOW "action = observe\n", true},
+        {WINDOW, WINDOW "action = delay\nmax_delay = 1s\n", true},
+        {WINDOW, WINDOW "max_clients_tracked = 7\n", true},
+        {WINDOW, WINDOW "on_error = deny\ndecision_timeout = 5ms\n", true},
+        {WINDOW, "[headgate]\nthreads = 1\n[limit:a]\n" WINDOW, true},
+        {WINDOW, "[limit:b]\n" WINDOW, false},
+        {WINDOW, "limit = 6\nwindow = 90s\n", false},
+        {WINDOW, "limit = 5\nwindow = 91s\n", false},
+        {WINDOW, WINDOW "per = user\n", false},
+        {WINDOW, WINDOW "per = ip/24\n", false},
+        {WINDOW "per = ip/24", WINDOW "per = ip/24/56\n", false},
+        {WINDOW, WINDOW "per = ip+user\n", false},
+        {WINDOW, WINDOW "scope = global\n", false},
+        {WINDOW, WINDOW "cost = bytes\n", false},
+        {WINDOW, WINDOW "cost = keys\n", false},
+        {WINDOW, FUNNEL, false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 21\nleak = 5/s\n", false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 6/s\n", false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/2s\n", false},
+        {FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 10/2s\n", false},
+        {WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\nkeys = *:{*}\n", false},
+        {WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\n", false},
+    };
 
-    cr_assert_eq(strcmp(rule->identity, other->identity) == 0, same, "%s and %s", options, other_options);
-    rule_free(rule);
-    rule_free(other);
-}
-
-Test(limit_rule, keeps_its_state_when_only_what_it_does_is_changed)
-{
-    assert_identity(WINDOW, WINDOW, true);
-    assert_identity(WINDOW, "limit = 5\nwindow = 90000ms\n", true);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/1000ms\n", true);
-    assert_identity(WINDOW, WINDOW "commands = @write !del\n", true);
-    assert_identity(WINDOW, WINDOW "except = user:batch\n", true);
-    assert_identity(WINDOW, WINDOW "action = observe\n", true);
-    assert_identity(WINDOW, WINDOW "action = delay\nmax_delay = 1s\n", true);
-    assert_identity(WINDOW, WINDOW "max_clients_tracked = 7\n", true);
-    assert_identity(WINDOW, WINDOW "on_error = deny\ndecision_timeout = 5ms\n", true);
-    assert_identity(WINDOW, "[headgate]\nthreads = 1\n[limit:a]\n" WINDOW, true);
-}
-
-Test(limit_rule, begins_anew_when_what_it_counts_is_changed)
-{
-    assert_identity(WINDOW, "[limit:b]\n" WINDOW, false);
-    assert_identity(WINDOW, "limit = 6\nwindow = 90s\n", false);
-    assert_identity(WINDOW, "limit = 5\nwindow = 91s\n", false);
-    assert_identity(WINDOW, WINDOW "per = user\n", false);
-    assert_identity(WINDOW, WINDOW "per = ip/24\n", false);
-    assert_identity(WINDOW "per = ip/24", WINDOW "per = ip/24/56\n", false);
-    assert_identity(WINDOW, WINDOW "per = ip+user\n", false);
-    assert_identity(WINDOW, WINDOW "scope = global\n", false);
-    assert_identity(WINDOW, WINDOW "cost = bytes\n", false);
-    assert_identity(WINDOW, WINDOW "cost = keys\n", false);
-    assert_identity(WINDOW, FUNNEL, false);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 21\nleak = 5/s\n", false);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 6/s\n", false);
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/2s\n", false);
-    /* The same rate, but not the same meter: what fits is reckoned in other drops. */
-    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 10/2s\n", false);
-    assert_identity(WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\nkeys = *:{*}\n", false);
-    assert_identity(WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\n", false);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct limit_rule *rule = rule_of(cases[i].options), *other = rule_of(cases[i].others);
+        cr_assert_eq(strcmp(rule->identity, other->identity) == 0, cases[i].same, "%s and %s", cases[i].options,
+                     cases[i].others);
+        rule_free(rule);
+        rule_free(other);
+    }
 }

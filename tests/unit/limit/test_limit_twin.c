@@ -56,21 +56,6 @@ Test(limit_twin, everything_is_told_in_pieces)
     one_rule_free(fresh);
 }
 
-Test(limit_twin, all_may_be_told_again)
-{
-    struct one_rule *old = one_rule(1, 10), *failed = one_rule(1, 10), *fresh = one_rule(1, 10);
-
-    cr_assert(charge_once(old, "user:x", NOW));
-    pass_on(old->share, failed->share);
-    pass_on(old->share, fresh->share);
-    cr_assert(charge_once(old, "user:x", NOW));
-    pass_on(old->share, fresh->share);
-    cr_assert_eq(left(fresh, "user:x"), 3);
-    one_rule_free(old);
-    one_rule_free(failed);
-    one_rule_free(fresh);
-}
-
 Test(limit_twin, connections_are_not_told_of)
 {
     struct one_rule *old = one_rule(1, 10), *fresh = one_rule(1, 10);

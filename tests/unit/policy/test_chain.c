@@ -21,30 +21,6 @@ Test(chain, only_those_that_want_a_command_are_asked)
     assert_calls("b=101");
 }
 
-Test(chain, a_command_that_nobody_wants_costs_nothing)
-{
-    static const struct policy *const list[] = {&fake_policy_a, NULL};
-
-    fakes[0].wants_gets_only = true;
-    use_policies(list);
-    cr_assert(is_wanted(get()));
-    cr_assert_not(is_wanted(command_find((struct slice){"set", 3})));
-    cr_assert_not(is_wanted(NULL));
-}
-
-Test(chain, an_empty_list_wants_nothing)
-{
-    static const struct policy *const none[] = {NULL};
-
-    use_policies(none);
-    cr_assert_not(is_wanted(get()));
-    cr_assert_not(is_wanted(NULL));
-    fake_calls[0] = '\0';
-    chain_client_closed(chain, &fake_client);
-    chain_tick(chain, 1);
-    assert_calls("");
-}
-
 Test(chain, hooks_may_be_missing)
 {
     static const struct policy *const list[] = {&fake_policy_a, &fake_bare, NULL};
@@ -60,15 +36,6 @@ Test(chain, hooks_may_be_missing)
     assert_calls("a?0 b?0 a=1 a!42 a~7 a^42 a-0");
 }
 
-Test(chain, clients_and_ticks_are_told_to_all)
-{
-    chain_client_closed(chain, &fake_client);
-    chain_tick(chain, 7);
-    assert_calls("a!42 b!42 c!42 a~7 b~7 c~7");
-    chain_client(chain, &fake_client);
-    assert_calls("a^42 b^42 c^42");
-}
-
 Test(chain, is_drained_when_all_are_and_asks_all)
 {
     cr_assert_not(chain_drain(chain, 3));
@@ -78,54 +45,6 @@ Test(chain, is_drained_when_all_are_and_asks_all)
     cr_assert_not(chain_drain(chain, 0));
     fakes[1].is_drained = true;
     cr_assert(chain_drain(chain, 0));
-}
-
-/* Leaves the number of its admin queries with the client. */
-static enum policy_verdict count_admin_queries(void *instance, const struct policy_request *request,
-                                               struct policy_decision *decision)
-{
-    uintptr_t admin_queries = (uintptr_t)*request->attachment + 1;
-
-    (void)instance;
-    (void)decision;
-    *request->attachment = (void *)admin_queries;
-    return POLICY_ADMIT;
-}
-
-static void told_admin_queries(void *instance, const struct policy_client *closed, void *attachment)
-{
-    (void)instance;
-    (void)closed;
-    cr_assert_eq((uintptr_t)attachment, 2);
-    fake_calls[0] = '!';
-    fake_calls[1] = '\0';
-}
-
-Test(chain, what_a_policy_leaves_with_a_client_comes_back)
-{
-    static const struct policy_gate gate = {.wants = fake_wants, .on_request = count_admin_queries};
-    static const struct policy counting = {
-        .name = "counting", .gate = &gate, .start = fake_start_b, .on_client_close = told_admin_queries};
-    static const struct policy *const list[] = {&fake_bare, &counting, NULL};
-    struct chain_record *record = NULL;
-
-    use_policies(list);
-    (void)ask(&record);
-    (void)ask(&record);
-    cr_assert_null(fake_attachments[0]);
-    chain_client_closed(chain, &fake_client);
-    assert_calls("!");
-}
-
-Test(chain, each_policy_has_counters_of_its_own)
-{
-    policy_count(&fakes[0].counters[1], 2);
-    policy_count(&fakes[0].counters[1], 3);
-    policy_count(&fakes[2].counters[0], 7);
-    cr_assert_eq(chain_counter(chain, 0, 0), 0);
-    cr_assert_eq(chain_counter(chain, 0, 1), 5);
-    cr_assert_eq(chain_counter(chain, 1, 1), 0);
-    cr_assert_eq(chain_counter(chain, 2, 0), 7);
 }
 
 Test(chain, a_reload_asks_anew_what_is_wanted)
@@ -167,50 +86,6 @@ Test(chain, a_reload_that_fails_for_one_is_done_for_the_others_and_told)
     fakes[1].fails_to_reload = true;
     cr_assert_not(chain_reload(chain, &fake_rule));
     assert_calls("a@0 b@0 c@0");
-}
-
-static size_t shared_threads;
-
-static void *share(size_t threads)
-{
-    shared_threads += threads;
-    return &shared_threads;
-}
-
-static void unshare(void *shared)
-{
-    cr_assert_eq(shared, &shared_threads);
-    shared_threads = 0;
-}
-
-static void *start_sharing(const struct policy_start *with)
-{
-    cr_assert_eq(with->shared, &shared_threads);
-    return fake_start_b(with);
-}
-
-Test(chain, what_instances_share_is_made_once)
-{
-    static const struct policy sharing = {
-        .name = "sharing", .gate = &fake_bare_gate, .start = start_sharing, .share = share, .unshare = unshare};
-    static const struct policy *const list[] = {&fake_bare, &sharing, NULL};
-
-    use_policies(list);
-    struct chain *other = chain_of_roster();
-    cr_assert_eq(shared_threads, 3);
-    chain_free(other);
-    chain_free(chain);
-    chain = NULL;
-    cr_assert_eq(shared_threads, 3);
-    chain_roster_close(&chain_roster);
-    cr_assert_eq(shared_threads, 0);
-}
-
-Test(chain, all_are_stopped)
-{
-    chain_free(chain);
-    chain = NULL;
-    assert_calls("a. b. c.");
 }
 
 Test(chain, those_that_were_started_are_stopped_when_one_cannot_be)

@@ -73,20 +73,6 @@ Test(chain_event, who_refuses_by_a_rule_is_told_of_to_who_listens)
     cr_assert_str_eq(fakes[0].heard.what, "get");
 }
 
-Test(chain_event, an_answer_is_no_refusal_and_a_hold_is_none)
-{
-    struct chain_record *record = NULL;
-
-    use_policies(listening);
-    fakes[1].verdict = POLICY_HOLD;
-    fakes[1].rule = "later";
-    ask(&record);
-    fakes[1].verdict = POLICY_REPLY;
-    fakes[1].rule = NULL;
-    ask(&record);
-    assert_calls("a?0 b?0 b?101");
-}
-
 Test(chain_event, who_closes_refuses_and_names_of_unknown_commands_are_not_told)
 {
     struct chain_record *record = NULL;

@@ -51,37 +51,15 @@ static void see_spot(void *instance, const struct policy_request *request)
     fake_write_down(instance, "p%llu", (unsigned long long)(request->attachment - fake_attachments));
 }
 
-static bool translate_sets(void *instance, const struct command *command)
-{
-    (void)instance;
-    return command != NULL && strcmp(command->name, "set") == 0;
-}
-
-static enum policy_translation translate(void *instance, const struct policy_request *request,
-                                         enum policy_server_has server, struct slice *frame,
-                                         struct policy_decision *decision)
-{
-    (void)request;
-    (void)decision;
-    fake_write_down(instance, "t%llu", server);
-    *frame = (struct slice){"*0\r\n", 4};
-    return POLICY_TRANSLATED;
-}
-
 static const struct policy_observer measurer = {.tag = tag_gets,
                                                 .measure = measure,
                                                 .attends = attend,
                                                 .on_sample = take_sample,
                                                 .on_written = see_written,
                                                 .on_spot = see_spot};
-static const struct policy_observer taciturn = {.tag = tag_gets, .on_sample = take_sample};
-static const struct policy_translator translator = {.translates = translate_sets, .translate = translate};
 
 static const struct policy only_observes = {.name = "observes", .observer = &measurer, .start = fake_start_b};
-static const struct policy only_translates = {.name = "translates", .translator = &translator, .start = fake_start_c};
-static const struct policy has_none = {.name = "none", .start = fake_start_b, .stop = fake_stop};
-
-static const struct policy *const one_of_each[] = {&fake_policy_a, &only_observes, &only_translates, NULL};
+static const struct policy *const gate_and_observer[] = {&fake_policy_a, &only_observes, NULL};
 
 static const struct command *set(void)
 {
@@ -92,13 +70,13 @@ Test(chain_pieces, who_has_no_gate_is_not_asked)
 {
     struct chain_record *record = NULL;
 
-    use_policies(one_of_each);
+    use_policies(gate_and_observer);
     cr_assert_eq(ask(&record), POLICY_PASS);
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
     assert_calls("a?0 a=1");
     fakes[0].wants_nothing = true;
     cr_assert(chain_reload(chain, &fake_rule));
-    cr_assert_not(chain_wants_any(chain), "measuring and translating need no verdict");
+    cr_assert_not(chain_wants_any(chain), "measuring needs no verdict");
     cr_assert(chain_measures(chain));
 }
 
@@ -107,7 +85,7 @@ Test(chain_pieces, who_measures_has_its_own_pointer_with_the_client)
     struct policy_request request = {.client = &fake_client, .command = get()};
     const struct policy_sample sample = {.tag = TAG, .count = 1};
 
-    use_policies(one_of_each);
+    use_policies(gate_and_observer);
     cr_assert_eq(chain_interest(chain, get())->tag, POLICY_TAG_ASK);
     cr_assert_eq(chain_interest(chain, set())->tag, POLICY_TAG_NONE);
     cr_assert_eq(chain_attention(chain)->us, 5);
@@ -116,56 +94,6 @@ Test(chain_pieces, who_measures_has_its_own_pointer_with_the_client)
     chain_written(chain, &sample);
     chain_spot(chain, &request);
     assert_calls("bm1 bs7 bw7 bp1");
-}
-
-Test(chain_pieces, a_measurer_may_leave_out_all_but_tags_and_samples)
-{
-    static const struct policy policy = {.name = "taciturn", .observer = &taciturn, .start = fake_start_b};
-    static const struct policy *const list[] = {&policy, NULL};
-    struct policy_request request = {.client = &fake_client, .command = get()};
-    const struct policy_sample sample = {.tag = TAG, .count = 1};
-
-    use_policies(list);
-    cr_assert_eq(chain_attention(chain)->us, INT64_MAX);
-    cr_assert_eq(chain_measure(chain, &request), POLICY_TAG_NONE);
-    cr_assert_not(chain_sample(chain, &sample), "nobody is to be told when it was written");
-    chain_spot(chain, &request);
-    assert_calls("bs7");
-}
-
-Test(chain_pieces, two_cannot_measure, .signal = SIGABRT)
-{
-    static const struct policy second = {.name = "second", .observer = &taciturn, .start = fake_start_c};
-    static const struct policy *const list[] = {&only_observes, &second, NULL};
-
-    use_policies(list);
-}
-
-Test(chain_pieces, the_translator_of_a_command_is_asked)
-{
-    struct policy_request request = {.client = &fake_client, .command = set()};
-    struct policy_decision decision;
-    struct slice frame;
-
-    use_policies(one_of_each);
-    cr_assert_eq(chain_interest(chain, get())->translator, 0);
-    cr_assert_neq(chain_interest(chain, set())->translator, 0);
-    cr_assert_eq(chain_translate(chain, &request, POLICY_SERVER_LACKS, &frame, &decision), POLICY_TRANSLATED);
-    cr_assert_eq(frame.length, 4);
-    assert_calls("ct2");
-}
-
-Test(chain_pieces, a_policy_may_have_none)
-{
-    static const struct policy *const list[] = {&has_none, NULL};
-
-    use_policies(list);
-    cr_assert_not(chain_wants_any(chain));
-    cr_assert_not(chain_measures(chain));
-    cr_assert_not(chain_listens(chain));
-    chain_free(chain);
-    chain = NULL;
-    assert_calls("b.");
 }
 
 /* ---- gates that do not go by who a client is ---- */
@@ -222,12 +150,8 @@ static const struct policy_gate grouping_gate = {
 static const struct policy glancing_a = {.name = "a", .gate = &glancing_gate, .start = fake_start_a};
 static const struct policy grouping_b = {.name = "b", .gate = &grouping_gate, .start = fake_start_b};
 static const struct policy glancing_c = {.name = "c", .gate = &glancing_gate, .start = fake_start_c};
-static const struct policy staring_c = {.name = "c", .gate = &fake_bare_gate, .start = fake_start_c};
-
 static const struct policy *const group_amid_glances[] = {&glancing_a, &grouping_b, &glancing_c, NULL};
 static const struct policy *const only_glances[] = {&glancing_a, &glancing_c, NULL};
-static const struct policy *const one_stares[] = {&glancing_a, &grouping_b, &staring_c, NULL};
-
 /* What the chain wants of GET with that key. */
 static const struct chain_interest *glance(const char *key)
 {
@@ -263,14 +187,6 @@ Test(chain_pieces, what_concerns_none_of_those_that_glance_is_put_to_nobody)
     cr_assert_eq(glance("abc")->wanted, 3);
     cr_assert_eq(glance("bcd")->wanted, 0);
     cr_assert_eq(glance("bcd")->group, 0);
-}
-
-Test(chain_pieces, one_that_looks_at_all_requests_has_them_put_to_all)
-{
-    use_policies(one_stares);
-    cr_assert_eq(group_of(get()), 0);
-    cr_assert_eq(chain_interest(chain, get())->wanted, 7);
-    cr_assert_eq(chain_interest(chain, get())->glances, 0);
 }
 
 Test(chain_pieces, only_commands_with_one_key_are_glanced_at)

@@ -44,16 +44,6 @@ Test(chain_request, the_first_verdict_that_is_not_pass_wins)
     cr_assert_eq(fakes[0].told.outcome, POLICY_OUTCOME_LOCAL);
 }
 
-Test(chain_request, closing_is_told_to_those_that_passed)
-{
-    struct chain_record *record = NULL;
-
-    fakes[2].verdict = POLICY_CLOSE;
-    cr_assert_eq(ask(&record), POLICY_CLOSE);
-    end(record, POLICY_OUTCOME_OWNERLESS, "");
-    assert_calls("a?0 b?0 c?0 a=1 b=101");
-}
-
 Test(chain_request, a_held_request_goes_on_where_it_was_held)
 {
     struct chain_record *record = NULL;
@@ -77,22 +67,6 @@ Test(chain_request, a_held_request_goes_on_where_it_was_held)
     end(record, POLICY_OUTCOME_REPLY, "$-1\r\n");
     assert_calls("a=1 b=101 c=201");
     cr_assert_eq(fakes[1].told.received_us, 1000);
-}
-
-Test(chain_request, several_may_hold_one_after_the_other)
-{
-    struct chain_record *record = NULL;
-
-    for (size_t i = 0; i < 3; i++) {
-        fakes[i].verdict = POLICY_HOLD;
-        cr_assert_eq(ask(&record), POLICY_HOLD);
-        fakes[i].verdict = POLICY_PASS;
-    }
-    cr_assert_eq(ask(&record), POLICY_PASS);
-    cr_assert_eq(fakes[2].holds, 3);
-    assert_calls("a?0 a?1 b?0 b?101 c?0 c?201");
-    end(record, POLICY_OUTCOME_LOST, "");
-    assert_calls("a=1 b=101 c=201");
 }
 
 Test(chain_request, a_request_that_ends_while_it_is_held_is_told_to_the_holder)
@@ -149,25 +123,6 @@ Test(chain_request, several_may_want_it_whole_or_hold_it)
     cr_assert_null(record, "nobody is owed a reply");
 }
 
-Test(chain_request, a_request_that_ends_before_it_is_whole_is_told_to_those_that_saw_it)
-{
-    struct chain_record *record = NULL;
-
-    fake_request_is_partial = true;
-    fakes[1].verdict = POLICY_WHOLE;
-    ask(&record);
-    end(record, POLICY_OUTCOME_OWNERLESS, "");
-    assert_calls("a?0 b?0 a=1 b=101");
-}
-
-Test(chain_request, a_whole_request_cannot_be_wanted_whole, .signal = SIGABRT)
-{
-    struct chain_record *record = NULL;
-
-    fakes[1].verdict = POLICY_WHOLE;
-    ask(&record);
-}
-
 Test(chain_request, records_do_not_remember_the_request_before)
 {
     struct chain_record *first = NULL, *second = NULL, *third = NULL;
@@ -208,12 +163,6 @@ Test(chain_request, a_held_request_is_judged_anew_after_a_reload)
     assert_calls("a?0 b?0 c?0 a@0 c@0 b?101 c?201 c?201 a@0 c@0 b?101 a=1 c=201");
 }
 
-Test(chain_request, nothing_is_owed_for_what_nobody_was_asked)
-{
-    end(NULL, POLICY_OUTCOME_REPLY, "+OK\r\n");
-    assert_calls("");
-}
-
 Test(chain_request, who_admits_is_not_told_of_the_reply)
 {
     struct chain_record *record = NULL;
@@ -223,19 +172,6 @@ Test(chain_request, who_admits_is_not_told_of_the_reply)
     cr_assert_not_null(record);
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
     assert_calls("a?0 b?0 c?0 a=1 c=201");
-}
-
-Test(chain_request, nothing_is_remembered_of_a_request_that_all_admit)
-{
-    struct chain_record *record = NULL;
-
-    for (size_t i = 0; i < 3; i++) {
-        fakes[i].verdict = POLICY_ADMIT;
-    }
-    cr_assert_eq(ask(&record), POLICY_PASS);
-    cr_assert_null(record);
-    cr_assert_eq(ask(&record), POLICY_PASS);
-    assert_calls("a?0 b?0 c?0 a?0 b?0 c?0");
 }
 
 static uint32_t group_gets(void *instance, const struct command *command)
@@ -282,34 +218,4 @@ Test(chain_request, a_group_is_put_to_its_policy_at_once)
     assert_calls("b#3 b#5");
     chain_refused(chain, get(), &decision);
     cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_REPLIES), 1);
-}
-
-Test(chain_request, there_is_no_group_if_two_policies_want_a_command)
-{
-    static const struct policy *const first[] = {&grouping, &fake_policy_c, NULL};
-    static const struct policy *const last[] = {&fake_policy_a, &grouping, NULL};
-
-    use_policies(first);
-    cr_assert_eq(group_of(get()), 0);
-    use_policies(last);
-    cr_assert_eq(group_of(get()), 0);
-}
-
-Test(chain_request, verdicts_are_counted)
-{
-    static const enum policy_verdict verdicts[] = {POLICY_PASS, POLICY_HOLD, POLICY_HOLD, POLICY_REPLY};
-    struct chain_record *record = NULL;
-
-    for (size_t i = 0; i < sizeof verdicts / sizeof verdicts[0]; i++) {
-        fakes[2].verdict = verdicts[i];
-        if (i == 1) {
-            end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
-            record = NULL;
-        }
-        ask(&record);
-    }
-    end(record, POLICY_OUTCOME_LOCAL, "");
-    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_HOLDS), 2);
-    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_REPLIES), 1);
-    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_CLOSES), 0);
 }
