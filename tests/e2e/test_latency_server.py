@@ -91,16 +91,6 @@ def test_all_of_it_is_there_and_nothing_elsewhere(redis, make_redis, make_headga
     assert int(stats(headgate, "upstream")["lanes_shared"]) == lanes.count("use=shared")
 
 
-def test_it_is_let_go_when_nobody_needs_it(redis, make_redis, make_headgate):
-    headgate = launch(make_headgate, redis, "shared", at(make_redis()), lane_idle_timeout="1s")
-    client = headgate.connect()
-    get(client, 3)
-    await_report(headgate, "get", 3)
-    wait_for(lambda: policy(headgate, "lanes") == 0, what="the idle connection to be closed")
-    get(client, 4)
-    await_report(headgate, "get", 7)
-
-
 def test_it_is_down_at_the_start(redis, make_redis, make_headgate):
     server = make_redis()
     server.kill()

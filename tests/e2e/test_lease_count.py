@@ -1,6 +1,5 @@
 """[lease:NAME]: what is counted. Each recipe, contended for, ends with the exact number acquired, released and lost."""
 
-import threading
 import time
 
 import pytest
@@ -36,51 +35,12 @@ return {0, held}
 """
 
 
-# ---- recipes: (take, release) of a client, a key and a token; each is true if it came about ----
-
-
-def set_nx(client, key, token):
-    return client("SET", key, token, "NX", "PX", LONG_LEASE_MS) == OK
-
-
-def setnx(client, key, token):
-    return client("SETNX", key, token) == 1
-
-
-def setnx_and_expire(client, key, token):
-    return setnx(client, key, token) and client("EXPIRE", key, LONG_LEASE_MS // 1000) == 1
-
-
 def watched(client, key, token):
     while True:
         assert client.pipeline([("WATCH", key), ("GET", key)]) == [OK, token.encode()]
         replies = transact(client, ("DEL", key))
         if isinstance(replies, list) and replies:
             return replies == [1]
-
-
-def by(*command):
-    def release(client, key, token):
-        words = {"KEY": key, "TOKEN": token}
-        return client(*[words.get(word, word) for word in command]) == 1
-
-    return release
-
-
-def take_hash(client, key, token):
-    return client("EVAL", HASH_LOCK, 1, key, LONG_LEASE_MS, token) is None
-
-
-def release_hash(client, key, token):
-    return client("EVAL", HASH_UNLOCK, 2, key, "channel", 0, LONG_LEASE_MS, token) == 1
-
-
-def permit(limit):
-    return lambda client, key, token: take_permit(client, key, token, limit, LONG_LEASE)
-
-
-def fair_permit(limit):
-    return lambda client, key, token: take_fair_permit(client, key, token, limit, LONG_LEASE)
 
 
 def take_permit_step_by_step(client, key, token):
@@ -93,80 +53,72 @@ def take_permit_step_by_step(client, key, token):
     return False
 
 
+def release_permit(client, key, token):
+    return client("ZREM", key, token) == 1
+
+
 def release_fair(client, key, token):
     return transact(client, ("ZREM", key, token), ("ZREM", f"{key}:owner", token)) == [1, 1]
 
 
+def set_nx(client, key, token):
+    return client("SET", key, token, "NX", "PX", LONG_LEASE_MS) == OK
+
+
+# How it is taken, and released; each is true if it came about.
 RECIPES = {
-    "del": (set_nx, by("DEL", "KEY")),
+    "del": (set_nx, lambda client, key, token: client("DEL", key) == 1),
     "watch": (set_nx, watched),
-    "setnx-expire-watch": (setnx_and_expire, watched),
-    "hash": (take_hash, release_hash),
-    "semaphore-2": (permit(2), by("ZREM", "KEY", "TOKEN")),
-    "semaphore-step-by-step": (take_permit_step_by_step, by("ZREM", "KEY", "TOKEN")),
-    "fair-2": (fair_permit(2), release_fair),
+    "setnx-expire-watch": (
+        lambda client, key, token: client("SETNX", key, token) == 1 and client("EXPIRE", key, LONG_LEASE_MS // 1000) == 1,
+        watched,
+    ),
+    "hash": (
+        lambda client, key, token: client("EVAL", HASH_LOCK, 1, key, LONG_LEASE_MS, token) is None,
+        lambda client, key, token: client("EVAL", HASH_UNLOCK, 2, key, "channel", 0, LONG_LEASE_MS, token) == 1,
+    ),
+    "semaphore-2": (lambda client, key, token: take_permit(client, key, token, 2, LONG_LEASE), release_permit),
+    "semaphore-step-by-step": (take_permit_step_by_step, release_permit),
+    "fair-2": (lambda client, key, token: take_fair_permit(client, key, token, 2, LONG_LEASE), release_fair),
 }
 
 
-class Tally:
-    def __init__(self):
-        self.lock = threading.Lock()
-        self.acquired = self.released = self.refused = 0
-
-    def add(self, **what):
-        with self.lock:
-            for name, count in what.items():
-                setattr(self, name, getattr(self, name) + count)
-
-
-def contend(headgate, key, recipe, tally, rounds, hold):
-    """Each of the contenders takes it so many times, over a connection of its own, and keeps it for no time or some."""
+def contend(headgate, recipe):
+    """Each of the contenders takes it so many times, over a connection of its own, and keeps it for no time or some. What
+    is counted, once nothing is on file any more."""
     take_it, release_it = recipe
     clients = [headgate.connect() for _ in range(CONTENDERS)]
 
     def work(number):
-        done = 0
-        attempts = 0
-        while done < rounds:
+        done = attempts = 0
+        while done < ROUNDS:
             attempts += 1
             token = f"token-{number}-{attempts}"
-            if not take_it(clients[number], key, token):
-                tally.add(refused=1)
+            if not take_it(clients[number], "lock:a", token):
                 time.sleep(0.0005 * (number + 1))
                 continue
             done += 1
-            tally.add(acquired=1)
             if done % 3 == 0:
-                time.sleep(hold)
-            assert release_it(clients[number], key, token), "it was released, and was not there any more"
-            tally.add(released=1)
+                time.sleep(0.002)
+            assert release_it(clients[number], "lock:a", token), "it was released, and was not there any more"
 
     at_once(work, CONTENDERS, seconds=120)
     for client in clients:
         client.close()
-
-
-def assert_counted(headgate, tally):
-    """Once nothing is on file any more."""
     await_keys(headgate, [], 20)
-    found = counters(headgate)
-    expected = {"acquired_total": tally.acquired, "released_total": tally.released}
-    assert {name: found.get(name, 0) for name in expected} == expected, (found, tally.refused)
-    assert not losses(headgate) and "unseen_total" not in found, found
+    assert not losses(headgate) and "lost" not in headgate.log()
+    return {name: count for name, count in counters(headgate).items() if name in ENDS}
+
+
+ENDS = ("acquired_total", "released_total", "unseen_total")
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_recipe_is_counted_exactly(make_shared, redis, name):
     """By clients that take it from each other's hands: the answer to a release comes after the next one has it."""
-    options = {"keys": "lock:*", "ttl": f"{LONG_LEASE_MS}ms", "owner": "connection", "prolong_explicit": "on"}
-    if name.endswith("-2"):
-        options["limit"] = 2
-    headgate = make_shared(rule(**options), threads=4)
-    tally = Tally()
-    contend(headgate, "lock:a", RECIPES[name], tally, ROUNDS, hold=0.002)
-    assert tally.acquired == CONTENDERS * ROUNDS
-    assert_counted(headgate, tally)
-    assert "lost" not in headgate.log()
+    options = {"ttl": f"{LONG_LEASE_MS}ms", "owner": "connection", "prolong_explicit": "on"}
+    headgate = make_shared(rule(limit=2 if name.endswith("-2") else None, **options), threads=4)
+    assert contend(headgate, RECIPES[name]) == {"acquired_total": CONTENDERS * ROUNDS, "released_total": CONTENDERS * ROUNDS}
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["counting", "fair"])
@@ -175,7 +127,7 @@ def test_a_limit_that_is_not_said(make_shared, redis, fair):
     headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", owner="connection"))
     first, second = headgate.connect(), headgate.connect()
     take_it = take_fair_permit if fair else take_permit
-    release = release_fair if fair else by("ZREM", "KEY", "TOKEN")
+    release = release_fair if fair else release_permit
     assert take_it(first, "lock:a", "first", 2, LEASE)
     assert take_it(second, "lock:a", "second", 2, LEASE)
     assert release(second, "lock:a", "second")
@@ -212,16 +164,8 @@ def test_a_limit_that_is_said(make_shared, redis):
 def test_a_release_by_a_script_that_nobody_knows(make_shared, redis):
     """Neither released nor lost: a count of its own."""
     headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", owner="connection"), threads=4)
-    tally = Tally()
-
-    def release(client, key, token):
-        return client("EVAL", UNKNOWN_RELEASE, 1, key, token)[0] == 1
-
-    contend(headgate, "lock:a", (set_nx, release), tally, ROUNDS, hold=0.002)
-    await_keys(headgate, [], 20)
-    found = counters(headgate)
-    assert (found["acquired_total"], found.get("unseen_total")) == (tally.acquired, tally.acquired)
-    assert not losses(headgate) and "released_total" not in found
+    release = (set_nx, lambda client, key, token: client("EVAL", UNKNOWN_RELEASE, 1, key, token)[0] == 1)
+    assert contend(headgate, release) == {"acquired_total": CONTENDERS * ROUNDS, "unseen_total": CONTENDERS * ROUNDS}
 
 
 BY_VALUE = "if redis.call('get', ARGV[1]) == ARGV[2] then redis.call('del', ARGV[1]) return {1} end return {0}"

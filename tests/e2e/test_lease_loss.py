@@ -1,5 +1,6 @@
 """[lease:NAME]: how a lease ends that nobody has released: lost to others, held for max_hold, with Redis away."""
 
+import collections
 import os
 import time
 
@@ -7,72 +8,52 @@ import pytest
 
 from harness.leases import (
     LEASE_MS, LONG, Monitor, assert_kept, assert_untouched, await_counter, await_gone, await_keys, await_lease, counter,
-    counters, keys_of, lease_of, losses, remaining, rule, score_of, take,
+    counters, keys_of, lease_of, losses, remaining, rule, say, score_of, take,
 )
-from harness.resp import OK, wait_for
+from harness.resp import OK, Error, wait_for
 from harness.rules import launch
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
 
 
-# ---- others ----
-
-
-# What somebody does behind Headgate's back, and what the lock is lost for.
-INTERFERENCE = {
-    "deleted": ([("DEL", "KEY")], "gone"),
-    "renamed": ([("RENAME", "KEY", "other:renamed")], "gone"),
-    "replaced": ([("SET", "KEY", "other", "PX", 60_000)], "taken"),
-    "persisted": ([("PERSIST", "KEY")], "persisted"),
-    "shortened": ([("PEXPIRE", "KEY", 20_000)], "shortened"),
-    "a-list": ([("DEL", "KEY"), ("RPUSH", "KEY", "t")], "type"),
+# What somebody does behind Headgate's back, and what the lock or permit is lost for.
+LOCKS = {
+    "DEL KEY": "gone",
+    "RENAME KEY other:renamed": "gone",
+    "SET KEY other PX 60000": "taken",
+    "PERSIST KEY": "persisted",
+    "PEXPIRE KEY 20000": "shortened",
+    "DEL KEY; RPUSH KEY t": "type",
 }
-PERMITS = {
-    "swept": ([("ZREMRANGEBYSCORE", "KEY", "-inf", "+inf")], "gone"),
-    "with-others": ([("ZADD", "KEY", 1, "other"), ("ZREM", "KEY", "id")], "taken"),
-    "a-string": ([("DEL", "KEY"), ("SET", "KEY", "id")], "type"),
-}
-
-
-def expected_losses():
-    reasons = [reason for _commands, reason in [*INTERFERENCE.values(), *PERMITS.values()]]
-    return {reason: reasons.count(reason) for reason in reasons}
+PERMITS = {"ZREMRANGEBYSCORE KEY -inf +inf": "gone", "ZADD KEY 1 other; ZREM KEY id": "taken", "DEL KEY; SET KEY id": "type"}
+SAID = {"gone": "gone", "taken": "taken by another", "persisted": "made persistent", "shortened": "shortened", "type": "of another type"}
 
 
 def test_what_others_do_is_a_loss(make, redis, monitor):
     """Each is counted for its reason, logged, never brought back, and never asked about again."""
     headgate = make(RULE + rule("sem", keys="sem:*", ttl=f"{LEASE_MS}ms"))
     client, direct = headgate.connect(), redis.connect()
-    for name in INTERFERENCE:
-        take(client, f"lock:{name}")
-    for name in PERMITS:
-        assert client("ZADD", f"sem:{name}", time.time(), "id") == 1
-    take(client, "lock:untouched")
+    keys = {f"lock:{number}": line for number, line in enumerate(LOCKS)}
+    for key in [*keys, "lock:untouched"]:
+        take(client, key)
+    for number, line in enumerate(PERMITS):
+        assert client("ZADD", f"sem:{number}", time.time(), "id") == 1
+        keys[f"sem:{number}"] = line
     # Who holds them is looked up beside; until then it is a connection.
-    wait_for(lambda: lease_of(headgate, "lock:deleted")["owner"] == f"process:{os.getpid()}", what="the owner's process")
-    for prefix, cases in (("lock", INTERFERENCE), ("sem", PERMITS)):
-        for name, (commands, _reason) in cases.items():
-            key = f"{prefix}:{name}"
-            direct.pipeline([tuple(key if word == "KEY" else word for word in command) for command in commands])
+    wait_for(lambda: lease_of(headgate, "lock:0")["owner"] == f"process:{os.getpid()}", what="the owner's process")
+    for key, line in keys.items():
+        assert not isinstance(say(direct, line, key), Error)
     await_keys(headgate, ["lock:untouched"])
-    assert losses(headgate) == expected_losses()
+    reasons = {**LOCKS, **PERMITS}
+    assert losses(headgate) == collections.Counter(reasons.values())
     assert "released_total" not in counters(headgate)
-    keys = [f"lock:{name}" for name in INTERFERENCE] + [f"sem:{name}" for name in PERMITS]
     assert_untouched(redis, monitor, keys)
-    there = {key for key, life in remaining(redis, *keys).items() if life != -2}
-    gone = {"lock:deleted", "lock:renamed"}
-    assert there == set(keys) - gone - {"sem:swept"}
-    assert remaining(redis, "lock:persisted")["lock:persisted"] == -1
+    left = remaining(redis, *keys)
+    assert {line for key, line in keys.items() if left[key] == -2} == {"DEL KEY", "RENAME KEY other:renamed", list(PERMITS)[0]}
+    assert [left[key] for key, line in keys.items() if line == "PERSIST KEY"] == [-1]
     log = headgate.log()
-    for line in (
-        f"lock lost (gone): lock:deleted of process:{os.getpid()}, held for ",
-        "lock lost (taken by another): lock:replaced of ",
-        "lock lost (made persistent): lock:persisted of ",
-        "lock lost (shortened): lock:shortened of ",
-        "lock lost (of another type): lock:a-list of ",
-        "lock lost (of another type): sem:a-string of ",
-    ):
-        assert line in log, f"{line!r} is not in the log"
+    for key, line in keys.items():
+        assert f"lock lost ({SAID[reasons[line]]}): {key} of process:{os.getpid()}, held for " in log, line
     assert "lock:untouched" not in log
 
 

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import tempfile
-import time
 
 import pytest
 
@@ -97,32 +96,6 @@ def test_a_child_that_ends_takes_nothing_from_its_parent(make_shared, redis, thr
     program.kill()
     await_left(redis, "lock:again")
     await_keys(headgate, [])
-
-
-@pytest.mark.threads
-def test_children_that_come_and_go_beside_locks_of_their_parent(make_shared, redis, start_program):
-    """As a server that forks for each job: not one of them has any of its locks."""
-    headgate = make_shared(rule(on_owner_gone="release", grace=0), threads=4)
-    program = start_program(headgate.address)
-    for name in "abc":
-        assert program.send(name, "PING") == "+PONG\r\n"
-    for turn in range(3):
-        children = [program.fork_to_send("SET", f"lock:child:{turn}:{at}", "t", "NX", "PX", LEASE_MS)[0] for at in "de"]
-        take_lock(program, f"lock:{turn}", "abc"[turn])
-        time.sleep(0.5)
-        for child, at in zip(children, "de"):
-            wait_for(lambda: lease_of(headgate, f"lock:child:{turn}:{at}")["owner"] == f"process:{child}", what="its owner")
-            program.kill_child(child)
-        await_gone(redis, f"lock:child:{turn}:d", f"lock:child:{turn}:e")
-    keys = [f"lock:{turn}" for turn in range(3)]
-    assert_kept(redis, keys, 10)
-    await_keys(headgate, keys)
-    for key in keys:
-        await_owner(headgate, key, program)
-    program.kill()
-    await_gone(redis, *keys)
-    await_keys(headgate, [])
-    assert counter(headgate, "owner_gone_total") == 9 and not losses(headgate)
 
 
 # ---- pools ----

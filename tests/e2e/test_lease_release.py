@@ -6,90 +6,51 @@ import time
 import pytest
 
 from harness.leases import (
-    COMPARE_AND_DELETE, COMPARE_AND_PEXPIRE, LEASE_MS, assert_kept, assert_untouched, await_counter, await_keys, await_left,
-    counter, counters, keys_of, lease_of, losses, remaining, rule, take, transact,
+    COMPARE_AND_DELETE, LEASE_MS, assert_kept, assert_untouched, await_counter, await_keys, await_left, counter, counters,
+    keys_of, lease_of, losses, remaining, rule, say, take,
 )
 from harness.resp import NIL_ARRAY, OK, Error, wait_for
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
 
 
-def await_renewals(monitor, keys):
-    """Each was kept for a while, so that it is something else that ends it."""
-    wait_for(lambda: all(monitor.renewals(key) for key in keys), what="each to have been renewed")
-
-
-# ---- every way ----
-
-
-def in_transaction(*commands):
-    def release(client, key):
-        return transact(client, *[tuple(key if word == "KEY" else word for word in command) for command in commands])
-
-    return release
-
-
-def watched(client, key):
-    """As the book does: again, if something has come between."""
-    replies = []
-    while not isinstance(replies, list) or not replies:
-        assert client.pipeline([("WATCH", key), ("GET", key)]) == [OK, b"t"]
-        replies = transact(client, ("DEL", key))
-    return replies
-
-
-def by_digest(client, key):
-    return client("EVALSHA", client("SCRIPT", "LOAD", COMPARE_AND_DELETE), 1, key, "t")
-
-
-def by(*command):
-    return lambda client, key: client(*[key if word == "KEY" else word for word in command])
-
-
-# How it is released, and what the client is told.
-WAYS = {
-    "del": (by("DEL", "KEY"), 1),
-    "del-among-others": (by("DEL", "lock:none", "KEY", "other:none"), 1),
-    "getdel": (by("GETDEL", "KEY"), b"t"),
-    "compare-and-delete": (by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t"), 1),
-    "by-digest": (by_digest, 1),
-    "delifeq": (by("DELIFEQ", "KEY", "t"), 1),
-    "watch": (watched, [1]),
-    "multi-unlink": (in_transaction(("PING",), ("UNLINK", "KEY")), [b"PONG", 1]),
-    "rename": (lambda client, key: client("RENAME", key, f"renamed:{key}"), OK),
-    "renamenx": (lambda client, key: client("RENAMENX", key, f"renamed:{key}"), 1),
-    "move": (by("MOVE", "KEY", 1), 1),
-    "set": (by("SET", "KEY", "other", "PX", 60_000), OK),
-    "set-for-ever": (by("SET", "KEY", "t"), OK),
-    "set-xx": (by("SET", "KEY", "other", "XX"), OK),
-    "psetex": (by("PSETEX", "KEY", 60_000, "t"), OK),
-    "persist": (by("PERSIST", "KEY"), 1),
-    "pexpire-0": (by("PEXPIRE", "KEY", 0), 1),
-    "expireat-past": (by("EXPIREAT", "KEY", 1), 1),
-    "extend-by-0": (by("EVAL", COMPARE_AND_PEXPIRE, 1, "KEY", "t", 0), 1),
+# How it is released, and what the client is told: so that the key is gone, or is no business of the watchdog any more.
+GONE = {
+    "DEL KEY": 1,
+    "DEL lock:none KEY other:none": 1,
+    "GETDEL KEY": b"t",
+    "EVAL RELEASE 1 KEY t": 1,
+    "DELIFEQ KEY t": 1,
+    "MULTI; PING; UNLINK KEY; EXEC": [b"PONG", 1],
+    "RENAME KEY renamed:KEY": OK,
+    "RENAMENX KEY renamed:KEY": 1,
+    "MOVE KEY 1": 1,
+    "PEXPIRE KEY 0": 1,
+    "EXPIREAT KEY 1": 1,
+    "EVAL EXTEND 1 KEY t 0": 1,
 }
-# Their keys are there still, and no business of the watchdog any more.
-STAY = {"set", "set-for-ever", "set-xx", "psetex", "persist"}
+STAYS = {"SET KEY other PX 60000": OK, "SET KEY t": OK, "SET KEY other XX": OK, "PSETEX KEY 60000 t": OK, "PERSIST KEY": 1}
 
 
 def test_released_is_released(make, redis, monitor):
     headgate = make(RULE)
     client = headgate.connect()
-    keys = [f"lock:{way}" for way in WAYS]
+    ways = {**GONE, **STAYS, "EVALSHA %s 1 KEY t" % client("SCRIPT", "LOAD", COMPARE_AND_DELETE).decode(): 1}
+    keys = {f"lock:{number}": way for number, way in enumerate(ways)}
     for key in keys:
         take(client, key)
     assert client("ZADD", "lock:zrem", time.time(), "id") == 1
-    await_renewals(monitor, keys)
-    for way, (release, expected) in WAYS.items():
-        assert release(client, f"lock:{way}") == expected, way
+    # Each was kept for a while, so that it is something else that ends it.
+    wait_for(lambda: all(monitor.renewals(key) for key in keys), what="each to have been renewed")
+    for key, way in keys.items():
+        assert say(client, way, key) == ways[way], way
     assert client("ZREM", "lock:zrem", "none", "id") == 1
     await_keys(headgate, [])
-    assert_untouched(redis, monitor, keys + ["lock:zrem"])
-    there = {key for key, life in remaining(redis, *keys).items() if life != -2}
-    assert there == {f"lock:{way}" for way in STAY}
-    await_left(redis, "renamed:lock:rename", "renamed:lock:renamenx")
+    assert_untouched(redis, monitor, [*keys, "lock:zrem"])
+    assert {keys[key] for key, life in remaining(redis, *keys).items() if life != -2} == set(STAYS)
+    await_left(redis, *(f"renamed:{key}" for key in keys))
     assert not losses(headgate)
-    assert counters(headgate)["released_total"] == len(WAYS) + 1 == counters(headgate)["acquired_total"]
+    assert counters(headgate)["released_total"] == len(ways) + 1 == counters(headgate)["acquired_total"]
 
 
 def test_a_flush_ends_all(make_shared, redis, monitor):
@@ -124,72 +85,49 @@ def test_lease_drop(make_shared, redis, monitor):
 # ---- what does not release it ----
 
 
-def aborted(client, direct, key):
-    """WATCH … EXEC that comes too late."""
-    assert client("WATCH", "other:watched") == OK
-    assert direct("INCR", "other:watched") > 0
-    reply = client.pipeline([("MULTI",), ("DEL", key), ("EXEC",)])[-1]
-    assert reply is None or reply is NIL_ARRAY
+REFUSED = {
+    "EVAL RELEASE 1 KEY wrong": 0,
+    "DELIFEQ KEY wrong": 0,
+    "EVAL EXTEND 1 KEY wrong 1": None,
+    "RENAMENX KEY other:there": 0,
+    "MULTI; DEL KEY; DISCARD": OK,
+    "MULTI; EVAL RELEASE 1 KEY wrong; EXEC": [0],
+    "MULTI; DEL KEY; GET; EXEC": Error(b"EXECABORT Transaction discarded because of previous errors."),
+    "SELECT 1; DEL KEY; SELECT 0": OK,
+    "GETDEL KEY much": Error(b"ERR wrong number of arguments for 'getdel' command"),
+    "PEXPIRE KEY 1 GT": 0,
+}
 
 
 def test_a_refused_release_leaves_it_kept(make, redis):
     headgate = make(RULE)
     client, direct = headgate.connect(), redis.connect()
     assert direct("SET", "other:there", 1) == OK
-    digest = client("SCRIPT", "LOAD", COMPARE_AND_DELETE)
-    refused = {
-        "evalsha": (by("EVALSHA", digest, 1, "KEY", "wrong"), 0),
-        "delifeq": (by("DELIFEQ", "KEY", "wrong"), 0),
-        "extend": (by("EVAL", COMPARE_AND_PEXPIRE, 1, "KEY", "wrong", 1), None),
-        "renamenx": (by("RENAMENX", "KEY", "other:there"), 0),
-        "discard": (lambda client, key: client.pipeline([("MULTI",), ("DEL", key), ("DISCARD",)])[-1], OK),
-        "multi": (in_transaction(("EVALSHA", digest, 1, "KEY", "wrong")), [0]),
-        "abort": (lambda client, key: aborted(client, direct, key), None),
-        "queued-badly": (
-            lambda client, key: client.pipeline([("MULTI",), ("DEL", key), ("GET",), ("EXEC",)])[-1][:9],
-            b"EXECABORT",
-        ),
-        "other-database": (
-            lambda client, key: client.pipeline([("SELECT", 1), ("DEL", key), ("SELECT", 0)]),
-            [OK, 0, OK],
-        ),
-        "error": (lambda client, key: isinstance(client("GETDEL", key, "too many"), Error), True),
-        "pexpire-gt": (by("PEXPIRE", "KEY", 1, "GT"), 0),
-    }
-    keys = [f"lock:{name}" for name in refused]
-    for key in keys:
+    keys = {f"lock:{number}": line for number, line in enumerate(REFUSED)}
+    for key in [*keys, "lock:aborted"]:
         take(client, key)
-    for name, (attempt, expected) in refused.items():
-        assert attempt(client, f"lock:{name}") == expected, name
+    for key, line in keys.items():
+        assert say(client, line, key) == REFUSED[line], line
+    # WATCH … EXEC that comes too late.
+    assert client("WATCH", "other:watched") == OK and direct("INCR", "other:watched") == 1
+    assert say(client, "MULTI; DEL KEY; EXEC", "lock:aborted") in (None, NIL_ARRAY)
     client("ZADD", "lock:sem", time.time(), "id")
     assert client("ZREM", "lock:sem", "another") == 0
-    assert_kept(redis, keys)
-    assert keys_of(headgate) == {*keys, "lock:sem"}
+    assert_kept(redis, [*keys, "lock:aborted"])
+    assert keys_of(headgate) == {*keys, "lock:aborted", "lock:sem"}
     assert not losses(headgate) and "released_total" not in counters(headgate)
 
 
-# ---- released and taken at once ----
-
-
-GIVEN_BACK = {
-    "del": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("DEL", "KEY")],
-    "script": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t")],
-    "often": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("DEL", "KEY")] * 7,
-    "multi": [("MULTI",), ("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("DEL", "KEY"), ("EXEC",)],
-    "setnx": [("SETNX", "KEY", "t"), ("DEL", "KEY")],
-}
-
-
-def for_key(commands, key):
-    return [tuple(key if word == "KEY" else word for word in command) for command in commands]
+AT_ONCE = "SET KEY t NX PX MS; DEL KEY"
+GIVEN_BACK = [AT_ONCE, "; ".join([AT_ONCE] * 7), f"MULTI; {AT_ONCE}; EXEC", "SETNX KEY t; DEL KEY"]
+GIVEN_BACK += ["SET KEY t NX PX MS; EVAL RELEASE 1 KEY t"]
 
 
 def test_taken_and_released_in_one_pipeline(make, redis, monitor):
     headgate = make(RULE)
     client = headgate.connect()
-    keys = {f"lock:{name}": commands for name, commands in GIVEN_BACK.items()}
-    for key, commands in keys.items():
-        client.pipeline(for_key(commands, key))
+    keys = [f"lock:{number}" for number in range(len(GIVEN_BACK))]
+    assert [say(client, line, key) for line, key in zip(GIVEN_BACK, keys)] == [1, 1, [OK, 1], 1, 1]
     await_keys(headgate, [])
     assert_untouched(redis, monitor, keys)
     assert all(life == -2 for life in remaining(redis, *keys).values())

@@ -9,7 +9,7 @@ import pytest
 
 from harness.leases import (
     COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, COMPARE_AND_PEXPIRE, LEASE, LEASE_MS, LONG, Monitor, assert_kept,
-    assert_untouched, await_keys, await_left, counters, keys_of, lease_of, leases, losses, remaining, rule, score_of, take,
+    assert_untouched, await_keys, await_left, counters, keys_of, lease_of, leases, losses, remaining, rule, say, score_of, take,
     transact,
 )
 from harness.resp import NIL_ARRAY, OK, Error, encode, wait_for
@@ -18,43 +18,29 @@ from harness.resp import NIL_ARRAY, OK, Error, encode, wait_for
 # ---- strings ----
 
 
-def in_seconds(seconds):
-    return int(time.time()) + seconds
-
-
 # What is sent, and what Redis says to the last of it. The lease in the file's ttl is that of those without one.
 STRINGS = {
-    "nx-px": ([("SET", "KEY", "t", "NX", "PX", LEASE_MS)], OK),
-    "mixed-case": ([("SeT", "KEY", "t", "eX", LEASE_MS // 1000, "Nx")], OK),
-    "ex": ([("SET", "KEY", "t", "NX", "EX", LEASE_MS // 1000)], OK),
-    "exat": ([("SET", "KEY", "t", "NX", "EXAT", "SECONDS OF A LEASE")], OK),
-    "pxat": ([("SET", "KEY", "t", "PXAT", "IN A LEASE", "NX")], OK),
-    "get": ([("SET", "KEY", "t", "NX", "GET", "PX", LEASE_MS)], None),
-    "setnx-expire": ([("SETNX", "KEY", "t"), ("EXPIRE", "KEY", LEASE_MS // 1000)], 1),
-    "setnx-pexpireat": ([("SETNX", "KEY", "t"), ("PEXPIREAT", "KEY", "IN A LEASE")], 1),
-    "setnx-alone": ([("SETNX", "KEY", "t")], 1),
-    "multi": ([("MULTI",), ("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("EXEC",)], [OK]),
-    "multi-setnx": ([("MULTI",), ("SETNX", "KEY", "t"), ("EXPIRE", "KEY", LEASE_MS // 1000), ("EXEC",)], [1, 1]),
+    "SET KEY t NX PX MS": OK,
+    "SeT KEY t eX 30 Nx": OK,
+    "SET KEY t PXAT END NX": OK,
+    "SET KEY t NX GET PX MS": None,
+    "SETNX KEY t; EXPIRE KEY 30": 1,
+    "SETNX KEY t; PEXPIREAT KEY END": 1,
+    "SETNX KEY t": 1,
+    "MULTI; SET KEY t NX PX MS; EXEC": [OK],
+    "MULTI; SETNX KEY t; EXPIRE KEY 30; EXEC": [1, 1],
 }
-
-
-def fill_in(command, key):
-    values = {"KEY": key, "SECONDS OF A LEASE": in_seconds(LEASE_MS // 1000), "IN A LEASE": int(time.time() * 1000) + LEASE_MS}
-    return tuple(values.get(word, word) for word in command)
 
 
 def test_strings_are_kept_and_released(make, redis):
     headgate = make(rule(ttl=f"{LEASE_MS}ms"))
     client = headgate.connect()
-    keys = {f"lock:{name}": case for name, case in STRINGS.items()}
-    for key, (commands, expected) in keys.items():
-        replies = client.pipeline([fill_in(command, key) for command in commands])
-        assert replies[-1] == expected, (key, replies)
+    keys = [f"lock:{number}" for number in range(len(STRINGS))]
+    assert [say(client, line, key) for line, key in zip(STRINGS, keys)] == list(STRINGS.values())
     await_keys(headgate, keys)
     assert_kept(redis, keys, 4)
     found = {lease["key"]: lease for lease in leases(headgate)}
-    assert all(lease["kind"] == "string" for lease in found.values())
-    assert all(int(lease["renewals"]) >= 2 for key, lease in found.items() if key != "lock:exat"), found
+    assert all(lease["kind"] == "string" and int(lease["renewals"]) >= 2 for lease in found.values()), found
     assert all(LEASE_MS / 2 <= int(lease["lease"]) <= 2 * LEASE_MS for lease in found.values()), found
     assert {client("GET", key) for key in keys} == {b"t"}
     assert not losses(headgate)
@@ -96,19 +82,21 @@ def test_refused_acquisitions_are_not_watched(make_shared, redis):
     headgate = make_shared(rule())
     client = headgate.connect()
     direct = redis.connect()
-    keys = [f"lock:{number}" for number in range(7)]
+    refused = {
+        "SET KEY t NX PX MS": None,
+        "SETNX KEY t": 0,
+        "SET KEY t NX GET PX MS": b"of another",
+        "MULTI; SET KEY t NX PX MS; EXEC": [None],
+        "MULTI; SETNX KEY t; EXEC": [0],
+        "EVAL EXTEND 1 KEY t MS": None,
+        "MULTI; SETNX KEY t; DISCARD": OK,
+    }
+    keys = [f"lock:{number}" for number in range(len(refused))]
     for key in keys:
         assert direct("SET", key, "of another", "PX", 60_000) == OK
-    assert client("SET", keys[0], "t", "NX", "PX", LEASE_MS) is None
-    assert client("SETNX", keys[1], "t") == 0
-    assert client("SET", keys[2], "t", "NX", "GET", "PX", LEASE_MS) == b"of another"
-    assert transact(client, ("SET", keys[3], "t", "NX", "PX", LEASE_MS)) == [None]
-    assert transact(client, ("SETNX", keys[4], "t")) == [0]
-    assert client("EVAL", COMPARE_AND_PEXPIRE, 1, keys[5], "t", LEASE_MS) is None
-    assert client.pipeline([("MULTI",), ("SETNX", keys[6], "t"), ("DISCARD",)])[-1] == OK
+    assert [say(client, line, key) for line, key in zip(refused, keys)] == list(refused.values())
     assert client("WATCH", "lock:watched") == direct("SET", "lock:watched", 1) == OK
-    aborted = client.pipeline([("MULTI",), ("SET", "lock:b", "t", "NX", "PX", 60_000), ("SETNX", "lock:c", "t"), ("EXEC",)])[-1]
-    assert aborted is None or aborted is NIL_ARRAY
+    assert say(client, "MULTI; SET KEYb t NX PX 60000; SETNX KEYc t; EXEC", "lock:") in (None, NIL_ARRAY)
     time.sleep(LONG)
     assert keys_of(headgate) == set()
     # A transaction's locks are asked for, once.

@@ -7,7 +7,7 @@ import pytest
 
 from harness.admin import await_empty, stats
 from harness.identity import named
-from harness.limits import KIB_300, admitted, assert_never, await_holds, counter, explain, funnel, refuses, rule, spend
+from harness.limits import KIB_300, assert_never, await_holds, counter, explain, funnel, refuses, rule, spend
 from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Push, encode, wait_for
 
 
@@ -22,25 +22,6 @@ def test_refusals_keep_their_place(make):
     assert all(map(refuses, replies[9::3]))
     assert replies[10::3] == [b"%d" % n for n in range(3, 200)]
     assert replies[11::3] == [b"3"] * 197
-
-
-def test_inline_commands_and_pieces(make):
-    client = make(rule(limit=2)).connect()
-    client.send(b"INCR n\r\nPING\r\n")
-    client.send_bytewise(encode("INCR", "n"))
-    client.send(b"INCR \"n\"\r\nPING\r\n")
-    client.send_bytewise(encode("INCR", "n"))
-    replies = client.read_many(6)
-    assert replies[:3] == [1, PONG, 2] and refuses(replies[3]) and replies[4] == PONG and refuses(replies[5])
-
-
-def test_a_client_that_half_closes_gets_its_refusals(make):
-    client = make(rule(limit=1)).connect()
-    client.send(encode("INCR", "n") * 3 + encode("ECHO", "end"))
-    client.shutdown_write()
-    replies = client.read_many(4)
-    assert replies[0] == 1 and admitted(replies[1:3]) == 0 and replies[3] == b"end"
-    client.assert_closed()
 
 
 def test_in_a_transaction(make, redis):
