@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from harness import world
 from harness.admin import send_and_await
 from harness.names import Names
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
@@ -65,7 +64,7 @@ def test_a_second_signal_ends_it_at_once(redis, make_headgate, pool):
     client.assert_closed()
 
 
-@pytest.mark.skipif(world.is_inside(), reason="one thread that is stopped from outside keeps the baton")
+@pytest.mark.real  # One thread that is stopped from outside would keep the baton.
 @pytest.mark.parametrize("drain_timeout", ["60s", "100ms"])
 def test_a_worker_that_hangs_does_not_hold_up_the_end(redis, make_headgate, drain_timeout):
     """The second signal ends it, and so does the first one after drain_timeout."""
@@ -86,8 +85,6 @@ def test_a_worker_that_hangs_does_not_hold_up_the_end(redis, make_headgate, drai
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_at_the_very_end_change_nothing(redis, make_headgate, number):
     """A script, a service manager and a process that has taken over may each send theirs."""
-    if world.is_inside() and number == signal.SIGHUP:
-        pytest.skip("a signal that is blocked, and has no handler any more, is taken for the end of the process there")
     headgate = make_headgate(redis)
     assert headgate.connect()("PING") == PONG
     headgate.signal(signal.SIGTERM)

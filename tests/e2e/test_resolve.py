@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from harness import world
 from harness.admin import stats, text
 from harness.names import Names
 from harness.resp import OK, PONG, Closed, encode, wait_for
@@ -277,9 +276,6 @@ def test_the_server_for_statistics_moves(redis, names, places, make_headgate):
     names.set(NAME, places[0].host)
     headgate = make_headgate(redis, start=False, **OFTEN)
     headgate.environment = names.environment()
-    if world.is_inside():
-        # A thread that is at a look-up when the process ends would want memory while LeakSanitizer has all of it locked.
-        headgate.environment["ASAN_OPTIONS"] += ":detect_leaks=0"
     headgate.write_rules(f"[latency]\nenabled = on\nflush = 1s\nupstream = {NAME}:{places[0].port}\n")
     headgate.start()
     client = headgate.connect()

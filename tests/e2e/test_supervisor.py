@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from harness import world
 from harness.manager import Manager, keep_busy
 from harness.resp import OK, PONG, wait_for
 from harness.servers import BINARY
@@ -73,7 +72,7 @@ def test_the_end_is_told(redis, make_headgate, manager, way):
         assert int(stopping["EXTEND_TIMEOUT_USEC"]) >= 70_000_000
 
 
-@pytest.mark.skipif(world.is_inside(), reason="one thread that is stopped from outside keeps the baton")
+@pytest.mark.real  # One thread that is stopped from outside would keep the baton.
 def test_a_worker_that_hangs_is_told_by_silence(redis, make_headgate, manager):
     """One thread of the process is stopped; all others go on."""
     headgate = start(make_headgate, redis, manager.environment(WATCHDOG_USEC="400000"), threads=2)

@@ -495,7 +495,7 @@ def cluster():
 
 
 @pytest.mark.skipif(not world.is_inside(), reason="a walk wants a world")
-def test_a_walk(cluster, make_headgate):
+def test_a_walk(cluster, make_headgate, record_property):
     draws = world.draws()
     headgates = [start(cluster, make_headgate, draws) for _ in range(draws.choice((1, 1, 2)))]
     walk = Walk(cluster, headgates, draws)

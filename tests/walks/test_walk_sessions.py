@@ -570,7 +570,7 @@ class Walk:
         self.line.finish()
 
 
-def test_a_walk(pool, tmp_path):
+def test_a_walk(pool, tmp_path, record_property):
     walk = Walk(world.draws(), pool, tmp_path)
     try:
         for number in range(ROUNDS):
@@ -583,5 +583,5 @@ def test_a_walk(pool, tmp_path):
         kill_line(walk.line)
         for server in (walk.headgate, walk.redis, walk.twin):
             server.discard()
-    seconds = round(world.figures()["now"] / 1e9) if world.is_inside() else "?"
-    print(f"{pool}, {walk.default}, {seconds} s:", ", ".join(f"{name} {count}" for name, count in walk.figures.items()))
+    for name, count in walk.figures.items():
+        record_property(name, count)

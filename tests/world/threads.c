@@ -678,8 +678,9 @@ EXPORT bool headgate_world(uint64_t figures[5])
     return true;
 }
 
-/* What is to become of that process: its calendar is ahead by so many ns ('s'), its threads are late by up to so many µs in so
- * many of a thousand cases ('l'), it is killed so many turns on ('e'; 0: it is not). False: it is not of this world. */
+/* What is to become of that process: its calendar is ahead by so many ns ('s'), its threads are late by up to so many
+ * µs in so many of a thousand cases ('l'), it is killed so many turns on ('e'; 0: it is not). False: it is not of this
+ * world. */
 EXPORT bool headgate_world_change(int pid, char what, int64_t amount, int64_t permille)
 {
     int index = world_process_of(world, pid);
