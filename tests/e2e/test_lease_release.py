@@ -3,11 +3,10 @@ kept."""
 
 import time
 
-import pytest
 
 from harness.leases import (
-    COMPARE_AND_DELETE, LEASE_MS, assert_kept, assert_untouched, await_counter, await_keys, await_left, counter, counters,
-    keys_of, lease_of, losses, remaining, rule, say, take,
+    COMPARE_AND_DELETE, LEASE_MS, assert_kept, assert_untouched, await_keys, await_left, counter, counters, keys_of, lease_of,
+    losses, remaining, rule, say, take,
 )
 from harness.resp import NIL_ARRAY, OK, Error, wait_for
 
@@ -132,26 +131,3 @@ def test_taken_and_released_in_one_pipeline(make, redis, monitor):
     assert_untouched(redis, monitor, keys)
     assert all(life == -2 for life in remaining(redis, *keys).values())
     assert not losses(headgate)
-
-
-# ---- many locks ----
-
-
-@pytest.mark.threads
-def test_hundreds_of_locks(make_shared, redis):
-    headgate = make_shared(RULE, threads=4)
-    clients = [headgate.connect() for _ in range(4)]
-    keys = [f"lock:{number}" for number in range(800)]
-    for number, client in enumerate(clients):
-        mine = keys[number::4]
-        replies = client.pipeline([("SET", key, f"token{number}", "NX", "PX", 2 * LEASE_MS) for key in mine])
-        assert replies == [OK] * len(mine)
-    assert counter(headgate, "held") == 800
-    assert_kept(redis, keys, 10)
-    assert not losses(headgate)
-    for number, client in enumerate(clients):
-        mine = keys[number::4]
-        commands = [("EVAL", COMPARE_AND_DELETE, 1, key, f"token{number}") for key in mine]
-        assert client.pipeline(commands) == [1] * len(mine)
-    await_counter(headgate, "released_total", 800)
-    assert counter(headgate, "held") == 0

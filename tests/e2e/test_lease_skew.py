@@ -9,7 +9,7 @@ import pytest
 from harness.admin import stats
 from harness.calendar import Calendar
 from harness.leases import (
-    LEASE_MS, assert_kept, await_keys, await_lease, counters, losses, rule, sweep_and_add_fairly, transact,
+    LEASE_MS, assert_kept, await_keys, await_lease, counters, losses, rule, sweep_and_add, sweep_and_add_fairly, transact,
 )
 from harness.resp import OK, wait_for
 from harness.threads import at_once
@@ -22,35 +22,21 @@ SKEWS = (-THIRD / 2, -0.2, 0.0, 0.0, 0.2, THIRD / 2)
 SECONDS = 3 * LEASE
 
 
-def by_start(client, key, token, limit, skew, lease):
-    """The book's counting semaphore. The rank that the token has."""
-    now = time.time() + skew
-    sent = (("ZREMRANGEBYSCORE", key, "-inf", now - lease), ("ZADD", key, now, token), ("ZRANK", key, token))
-    return transact(client, *sent)[2]
-
-
-def by_expiry(client, key, token, limit, skew, lease):
-    """The same with scores that say when the permit ends."""
-    now = time.time() + skew
-    sent = (("ZREMRANGEBYSCORE", key, "-inf", now), ("ZADD", key, now + lease, token), ("ZRANK", key, token))
-    return transact(client, *sent)[2]
-
-
-def step_by_step(client, key, token, limit, skew, lease):
+def step_by_step(client, key, token, now):
     """Its clock is read long before the others know of it."""
-    now = time.time() + skew
-    client("ZREMRANGEBYSCORE", key, "-inf", now - lease)
+    client("ZREMRANGEBYSCORE", key, "-inf", now - LEASE)
     time.sleep(0.02)
     client("ZADD", key, now, token)
     return client("ZRANK", key, token)
 
 
-def fair(client, key, token, limit, skew, lease):
-    now = time.time() + skew
-    return sweep_and_add_fairly(client, key, token, now, now - lease)
-
-
-RECIPES = {"by-start": by_start, "by-expiry": by_expiry, "step-by-step": step_by_step, "fair": fair}
+# The rank that the token has: of the book's semaphores, with scores of the start, or of the end.
+RECIPES = {
+    "by-start": lambda client, key, token, now: sweep_and_add(client, key, token, now, now - LEASE),
+    "by-expiry": lambda client, key, token, now: sweep_and_add(client, key, token, now + LEASE, now),
+    "step-by-step": step_by_step,
+    "fair": lambda client, key, token, now: sweep_and_add_fairly(client, key, token, now, now - LEASE),
+}
 
 
 def poll(headgate, take, key, limit, skews, until):
@@ -62,7 +48,7 @@ def poll(headgate, take, key, limit, skews, until):
         while time.monotonic() < until:
             token = f"poller-{number}-{len(attempts)}"
             attempts.append(token)
-            if take(client, key, token, limit, skews[number], LEASE) < limit:
+            if take(client, key, token, time.time() + skews[number]) < limit:
                 granted.append((token, skews[number]))
             transact(client, ("ZREM", key, token), ("ZREM", f"{key}:owner", token))
             time.sleep(0.02)
@@ -79,7 +65,7 @@ def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limi
     headgate = make_shared(rule(ttl=f"{LEASE * 1000:.0f}ms", owner="connection", renew="1/3"), threads=4)
     holders = [headgate.connect() for _ in range(limit)]
     for number, client in enumerate(holders):
-        assert RECIPES[name](client, "lock:a", f"holder-{number}", limit, 0, LEASE) < limit
+        assert RECIPES[name](client, "lock:a", f"holder-{number}", time.time()) < limit
     # The recipe's own: who comes this soon may have an older stamp.
     time.sleep(THIRD)
     attempts, granted = poll(headgate, RECIPES[name], "lock:a", limit, SKEWS, time.monotonic() + SECONDS)

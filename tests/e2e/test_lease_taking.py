@@ -12,7 +12,7 @@ from harness.leases import (
     assert_untouched, await_keys, await_left, counters, keys_of, lease_of, leases, losses, remaining, rule, say, score_of, take,
     transact,
 )
-from harness.resp import NIL_ARRAY, OK, Error, encode, wait_for
+from harness.resp import NIL_ARRAY, OK, Error, wait_for
 
 
 # ---- strings ----
@@ -47,19 +47,6 @@ def test_strings_are_kept_and_released(make, redis):
     assert client("DEL", *keys) == len(keys)
     await_keys(headgate, [])
     assert counters(headgate)["released_total"] == len(keys) == counters(headgate)["acquired_total"]
-
-
-def test_inline_commands_and_single_bytes(make_shared, redis):
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    client.send(b"SET lock:a t NX PX %d\r\n" % LEASE_MS + b"SETNX lock:b t\r\nEXPIRE lock:b 30\r\n")
-    assert client.read_many(3) == [OK, 1, 1]
-    client.send_bytewise(encode("SET", "lock:bytewise", "t", "NX", "PX", LEASE_MS))
-    assert client.read() == OK
-    assert_kept(redis, ["lock:a", "lock:b", "lock:bytewise"])
-    client.send(b"DEL lock:a lock:b lock:bytewise\r\n")
-    assert client.read() == 3
-    await_keys(headgate, [])
 
 
 def test_the_loser_of_setnx_sends_expire_too(make_shared, redis):

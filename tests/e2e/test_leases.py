@@ -4,10 +4,9 @@ import re
 
 from harness.admin import stats
 from harness.leases import (
-    COMPARE_AND_DELETE, COMPARE_AND_PEXPIRE, LEASE_MS, assert_kept, await_keys, await_left, counters, ends, keys_of, lease_of,
-    leases, losses, rule, take,
+    COMPARE_AND_DELETE, LEASE_MS, assert_kept, await_keys, await_left, counters, ends, keys_of, lease_of, losses, rule, take,
 )
-from harness.resp import NIL_ARRAY, OK, Error
+from harness.resp import OK, Error, wait_for
 
 MEGABYTE = b"x" * (1 << 20)
 
@@ -82,55 +81,7 @@ def test_what_there_is_no_room_for_is_taken_and_not_watched(make_shared, redis):
     assert counters(headgate)["unwatched_total"] == len(keys) - 7 and not losses(headgate)
 
 
-# ---- libraries ----
-
-
-# As their digests say: of the idiom in this very writing.
-EXTEND = 'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end'
-
-
-def test_libraries(make_shared, redis):
-    """What a library's script extends is kept, or left to it, or not looked at."""
-    cares = ("renew", "self", "never")
-    text = "".join(rule(care, keys=f"lock:*{care}", libraries=f"redis-py:never REDISLOCK:{care}") for care in cares)
-    headgate = make_shared(text)
-    client, direct = headgate.connect(), redis.connect()
-    for care in cares:
-        assert direct("SET", f"lock:{care}", "t", "PX", 60_000) == OK
-        assert client("EVAL", EXTEND, 1, f"lock:{care}", "t", LEASE_MS) == 1
-        take(client, f"lock:command:{care}")
-    taken = {f"lock:command:{care}": "held" for care in cares}
-    states = {lease["key"]: lease["state"] for lease in leases(headgate)}
-    assert states == {"lock:renew": "held", "lock:self": "self", **taken}
-    await_left(redis, "lock:self", "lock:never")
-    await_keys(headgate, ["lock:renew", *taken])
-    assert_kept(redis, ["lock:renew", *taken])
-
-
 # ---- bad input ----
-
-
-TOKENS = {
-    "empty": b"",
-    "binary": bytes(range(256)),
-    "line": b"\r\n$-1\r\n",
-    "number": b"1000",
-    "quotes": b"\"'\\ %s [[ ]]",
-}
-
-
-def test_tokens_of_any_bytes(make_shared, redis):
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    keys = {f"lock:{name}": token for name, token in TOKENS.items()}
-    for key, token in keys.items():
-        take(client, key, token=token)
-    assert_kept(redis, keys)
-    assert keys_of(headgate) == set(keys) and not losses(headgate)
-    for key, token in keys.items():
-        assert client("EVAL", COMPARE_AND_DELETE, 1, key, token + b"x") == 0
-        assert client("EVAL", COMPARE_AND_DELETE, 1, key, token) == 1
-    await_keys(headgate, [])
 
 
 def test_a_token_of_a_million_bytes(make_shared, redis):
@@ -148,13 +99,14 @@ def test_a_token_of_a_million_bytes(make_shared, redis):
     assert lease_of(headgate, "lock:b")
 
 
-def test_keys_of_any_bytes(make_shared, redis):
+def test_keys_and_tokens_of_any_bytes(make_shared, redis):
     headgate = make_shared(rule(keys="*"))
     client = headgate.connect()
     keys = ['a "b"\n', "back\\slash", "\x00\x01\xff", "key=x state=held", "", "ü"]
+    tokens = [b"", bytes(range(256)), b"\r\n$-1\r\n", b"1000", b"\"'\\ %s [[ ]]", b"t"]
     raw = [key.encode("latin-1") for key in keys]
-    for key in raw:
-        take(client, key)
+    for key, token in zip(raw, tokens):
+        take(client, key, token=token)
     with headgate.admin() as admin:
         text = admin("LEASES")
         assert len(text.splitlines()) == len(keys)
@@ -169,20 +121,11 @@ def test_keys_of_any_bytes(make_shared, redis):
     end = ends(redis, raw[0])
     assert_kept(redis, [*raw[1:], long])
     assert ends(redis, raw[0]) == end
+    for key, token in zip(raw[1:], tokens[1:]):
+        assert client("EVAL", COMPARE_AND_DELETE, 1, key, token + b"x") == 0
+        assert client("EVAL", COMPARE_AND_DELETE, 1, key, token) == 1
+    wait_for(lambda: len(leases(headgate)) == 1, what="all but one to be released")
     assert not losses(headgate)
-
-
-def test_resp_3(make_shared, redis):
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    client("HELLO", 3)
-    take(client, "lock:a")
-    assert client("SET", "lock:get", "t", "NX", "GET", "PX", LEASE_MS) is not NIL_ARRAY
-    assert client("EVAL", "redis.setresp(3) " + COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-    assert_kept(redis, ["lock:a", "lock:get"])
-    assert client("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
-    assert client("GETDEL", "lock:get") == b"t"
-    await_keys(headgate, [])
 
 
 def test_replies_that_are_switched_off(make_shared, redis):

@@ -1,11 +1,13 @@
 """[limit:NAME] with scope = global: the state in Redis, and replies on the wire."""
 
+import time
+
 import pytest
 
 from harness.fake_redis import always
-from harness.global_limits import ALL_KINDS, GRANTED, KEYS, Decider, key_of, refused_for, shared
-from harness.limits import counter, explain, refuses, spend
-from harness.resp import OK, PONG, QUEUED, encode
+from harness.global_limits import ALL_KINDS, GRANTED, KEYS, Decider, asked, key_of, refused_for, rush, shared, total
+from harness.limits import admitted, counter, explain, refuses, spend
+from harness.resp import OK, encode, wait_for
 
 
 # ---- the state in Redis ----
@@ -86,15 +88,6 @@ def test_replies_keep_their_place(make_sidecar, pool, accuracy):
     assert 16 <= count <= 20
 
 
-def test_transactions(make_sidecar, redis, pool):
-    client = make_sidecar(shared(limit=8), pool=pool).connect()
-    assert client.pipeline([("MULTI",), ("INCR", "n"), ("INCR", "n"), ("EXEC",)]) == [OK, QUEUED, QUEUED, [1, 2]]
-    replies = client.pipeline([("MULTI",), *[("INCR", "n")] * 9, ("SET", "t", 1), ("EXEC",), ("PING",)])
-    assert replies[:2] == [OK, QUEUED] and refuses(replies[9]) and replies[10] == QUEUED
-    assert replies[11].startswith(b"EXECABORT") and replies[12] == PONG
-    assert redis.connect()("MGET", "n", "t") == [b"2", None]
-
-
 def test_reply_off(make_sidecar, redis, pool):
     client = make_sidecar(shared(limit=2), pool=pool).connect()
     client.send(encode("CLIENT", "REPLY", "OFF") + encode("INCR", "n") * 5 + encode("CLIENT", "REPLY", "ON"))
@@ -141,3 +134,89 @@ def test_a_short_refusal_is_still_a_refusal(make_sidecar, fake):
     except TimeoutError:
         pytest.fail(f"no reply, and {len(decider.asked)} calls")
     assert len(decider.asked) == 1
+
+
+# ---- refused clients ----
+
+
+def test_who_is_refused_is_refused_without_redis(make_sidecar, redis, any_kind):
+    """Until the time that the first refusal named, by this Headgate and by any other that was told so."""
+    rules = ALL_KINDS[any_kind](10)
+    headgates = [make_sidecar(rules), make_sidecar(rules)]
+    clients = [headgate.connect() for headgate in headgates]
+    # Until nothing is left: what one has leased and not used comes back after some time.
+    wait_for(lambda: rush(clients, 1) == 0 and total(headgates, "admitted_total") == 10, what="refusals of all")
+    calls, counted = asked(redis), total(headgates, "script_calls_total")
+    before = time.monotonic()
+    assert rush(clients, 300) == 0
+    assert asked(redis) == calls and total(headgates, "script_calls_total") == counted
+    wait = explain(clients[0]("INCR", "n"))[2]
+    assert wait <= 3_600_501, "the window, and how long leases last"
+    if any_kind == "slots":
+        assert wait >= 3_600_000 - 10_000 - (time.monotonic() - before) * 1000
+
+
+# ---- cost ----
+
+
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_cost_in_bytes_of_several_values(make_sidecar, redis, accuracy):
+    """Redis is asked once all of them are known of, and for all of them."""
+    request = encode("RPUSH", "l", "a" * 70_000, "b" * 100_000, "c" * 200_000)
+    rules = shared(limit=4 * len(request), cost="bytes", commands="rpush", accuracy=accuracy)
+    clients = [make_sidecar(rules).connect() for _ in range(2)]
+    replies = []
+    for number in range(7):
+        client = clients[0 if number < 2 else 1]
+        stream = encode("ECHO", "before") + request + encode("ECHO", "after")
+        for start in range(0, len(stream), 69_000):
+            client.send(stream[start : start + 69_000])
+        before, reply, after = client.read_many(3)
+        assert (before, after) == (b"before", b"after")
+        replies.append(reply)
+    assert replies[0] == 3 and refuses(replies[6])
+    count = admitted(replies)
+    assert count == 4 if accuracy == "exact" else count <= 4
+    assert redis.connect()("LLEN", "l") == 3 * count
+
+
+# ---- delay and observe ----
+
+
+@pytest.mark.parametrize("any_kind", ["slots", "leased funnel"])
+def test_a_delay_is_no_part_of_the_time_to_decide(make_sidecar, any_kind):
+    """Redis has decided, and the request waits for its turn: longer than decision_timeout."""
+    options = {"action": "delay", "max_delay": "60s", "decision_timeout": "1s"}
+    if "funnel" in any_kind:
+        headgate = make_sidecar(ALL_KINDS[any_kind](8, leak="8/1500ms", **options))
+    else:
+        headgate = make_sidecar(ALL_KINDS[any_kind](8, window="1500ms", **options))
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        client.send(encode("INCR", "n") * 5)
+    assert sorted(reply for client in clients for reply in client.read_many(5)) == list(range(1, 21))
+    assert counter(headgate, "undecided_total") == 0
+    assert counter(headgate, "refused_total") == 0
+
+
+def test_observe(make_sidecar):
+    headgate = make_sidecar(shared(limit=3, action="observe"))
+    client = headgate.connect()
+    assert client.pipeline([("INCR", "n")] * 10) == list(range(1, 11))
+    wait_for(lambda: counter(headgate, "observed_total") == 7, what="7 requests to be observed")
+    assert counter(headgate, "refused_total") == 0 and counter(headgate, "admitted_total") == 3
+
+
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_observe_waits_for_nothing(make_sidecar, fake, accuracy):
+    """Redis never decides, and what is admitted is forwarded all the same."""
+    decider = Decider(fake)
+    headgate = make_sidecar(shared(limit=3, action="observe", accuracy=accuracy), upstream=fake.url, pool="session")
+    client = headgate.connect()
+    for number in range(1, 6):
+        client.request("INCR", "n")
+        fake.expect("INCR", "n").reply(b":%d\r\n" % number)
+        assert client.read() == number
+    wait_for(lambda: decider.asked, what="the question")
+    assert len(decider.asked) == 1, "all others are asked about together"
+    assert counter(headgate, "refused_total") == 0

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from harness.admin import stats, text
-from harness.attempts import hammer, judge_funnel, judge_window
+from harness.attempts import hammer, judge_window
 from harness.limits import admitted, assert_never, counter, explain, funnel, refuses, rule, spend
 from harness.resp import OK, PONG, encode, wait_for
 from harness.rules import reload
@@ -46,17 +46,6 @@ def test_who_waits_as_told_is_admitted(make_shared, text_of_rule):
         assert 1 <= wait <= 301
         time.sleep(wait / 1000)
         assert admitted([client("INCR", "n")]) == 1, f"refused {wait} ms after retry in {wait} ms"
-
-
-# ---- funnel ----
-
-
-@pytest.mark.threads
-def test_a_funnel_of_several_clients(make_shared):
-    headgate = make_shared(funnel(per="all", capacity=7, leak="5/250ms"), threads=4)
-    attempts = hammer([headgate.connect() for _ in range(4)], 1.2, "INCR", "n")
-    assert sum(one.admitted for one in attempts) >= min(7, len(attempts))
-    judge_funnel(attempts, 7, 0.05)
 
 
 # ---- several rules ----

@@ -55,22 +55,3 @@ def judge_window(attempts, limit, seconds):
         gone = bisect.bisect_left(replied, refused.sent - 1.5 * seconds)
         perhaps = bisect.bisect_right(sent, refused.replied) - gone
         assert refused.admitted or perhaps >= limit, f"{refused} was refused with {perhaps} in its window"
-
-
-def judge_funnel(attempts, capacity, drop):
-    """In any time no more than fit at once and leak meanwhile."""
-    taken = [one for one in attempts if one.admitted]
-    for first in taken:
-        ends = sorted(one.replied for one in taken if one.sent >= first.sent)
-        for count, end in enumerate(ends, 1):
-            assert count <= capacity + (end - first.sent) / drop, f"{count} in {end - first.sent} s"
-
-
-def judge_refusals_of_funnel(attempts, capacity, drop):
-    """Nobody is refused by a funnel that cannot be full. attempts: one client's, in order."""
-    empty = 0.0
-    for one in attempts:
-        if one.admitted:
-            empty = max(empty, one.replied) + drop
-        else:
-            assert empty - one.sent > (capacity - 2) * drop, f"{one} was refused by a funnel with room for two"
