@@ -94,7 +94,8 @@ def test_sidecars_add_up(redis, make_headgate):
     wait_for(lambda: {"get", "set"} <= interfaces(first, "REPORT", "*").keys(), 30, "both to be listed")
     assert interfaces(first, "REPORT", "*")["set"]["count"] == "30", "which the first one has never seen"
     line = interfaces(first, "REPORT", "*")["get"]
-    assert (line["bytes_in"], line["bytes_out"]) == (str(60 * len(encode("GET", "k"))), str(2 * len(b"$-1\r\n") + 58 * len(b"$1\r\nv\r\n")))
+    assert int(line["bytes_in"]) == 60 * len(encode("GET", "k"))
+    assert int(line["bytes_out"]) == 2 * len(b"$-1\r\n") + 58 * len(b"$1\r\nv\r\n")
     by_minute = ask(first, "REPORT", "get", "FROM", "-5m", "BY", "minute")
     assert sum(int(line["count"]) for line in by_minute) == 60
 

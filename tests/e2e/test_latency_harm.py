@@ -1,5 +1,6 @@
 """[latency] and what is in its way: whatever Redis does not take, and whatever clients call themselves, clients are served
-as before, nobody else's keys are touched, and what is lost is counted and logged."""
+as before, nobody else's keys are touched, and what is lost is counted and logged. Whatever becomes
+of the connection, of Redis and of Headgate around a flush, what is on record is what was measured, once."""
 
 import signal
 import time

@@ -168,7 +168,8 @@ def test_a_rule_that_is_added(make_shared, redis):
 def test_what_a_reload_changes(make_shared, redis):
     """max_hold and grace count for what is held already; a kind that is not watched any more is let go."""
     hold, grace, kind = ({"keys": f"lock:{name}"} for name in ("hold", "grace", "kind"))
-    headgate = make_shared(rule("hold", **hold) + rule("grace", **grace, owner="connection", **{"grace": "1h"}) + rule("kind", **kind))
+    before = {**grace, "owner": "connection", "grace": "1h"}
+    headgate = make_shared(rule("hold", **hold) + rule("grace", **before) + rule("kind", **kind))
     client, dying = headgate.connect(), named(headgate, "dying")
     take(client, "lock:hold")
     take(client, "lock:kind")

@@ -4,7 +4,8 @@ import re
 
 from harness.admin import stats
 from harness.leases import (
-    COMPARE_AND_DELETE, LEASE_MS, assert_kept, await_keys, await_left, counters, ends, keys_of, lease_of, losses, rule, take,
+    COMPARE_AND_DELETE, LEASE_MS, assert_kept, await_keys, await_left, counters, ends, keys_of, lease_of,
+    leases, losses, rule, take,
 )
 from harness.resp import OK, Error, wait_for
 

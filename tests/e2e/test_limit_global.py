@@ -88,7 +88,8 @@ def test_leases_that_are_spent_late(make_sidecar, late):
 
 @pytest.mark.threads
 def test_high_rates_take_few_script_calls(make_sidecar, redis):
-    headgate = make_sidecar(shared(limit=1_000_000, window="10s", accuracy="leased"), threads=4, lanes=1)  # each new one asks by a script
+    # Each new lane asks by a script.
+    headgate = make_sidecar(shared(limit=1_000_000, window="10s", accuracy="leased"), threads=4, lanes=1)
     settle(redis, headgate)
     before = asked(redis), counter(headgate, "script_calls_total")
     clients = [headgate.connect() for _ in range(8)]

@@ -15,10 +15,7 @@ from harness.rules import check_file, reload
 # ---- reload, the admin port, the file ----
 
 
-CHANGES = {
-    "commands": {"commands": "incr get"},
-    "accuracy": {"accuracy": "leased"},
-}
+CHANGES = {"commands": {"commands": "incr get"}, "accuracy": {"accuracy": "leased"}}
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)

@@ -1,4 +1,5 @@
-"""[limit:NAME] with scope = global: the state in Redis, and replies on the wire."""
+"""[limit:NAME] with scope = global: the state in Redis, replies on the wire, who is refused, held or observed, and
+what a request costs."""
 
 import time
 

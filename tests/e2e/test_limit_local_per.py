@@ -1,4 +1,4 @@
-"""[limit:NAME] with scope = local: whose requests are counted together, and which are counted at all."""
+"""[limit:NAME] with scope = local: whose requests are counted together, which are counted at all, and what each costs."""
 
 import functools
 import time
@@ -217,7 +217,8 @@ def test_all_keys_of_a_long_request_count(make):
     keys = [f"{'ab'[number % 2]}:{number:020}" for number in range(6000)]
     rules = rule(limit=7000, cost="keys", commands="mget", keys="a:*") + rule("few", limit=100, cost="keys", commands="touch")
     rules += rule("part", per="key", limit=3000, cost="keys", commands="del", keys="{*}:*")
-    headgate = make(rules + rule("each", per="key", limit=1, commands="set mset exists") + rule("z", limit=1, keys="z*", commands="mget"))
+    rules += rule("each", per="key", limit=1, commands="set mset exists") + rule("z", limit=1, keys="z*", commands="mget")
+    headgate = make(rules)
     client = headgate.connect()
     assert spend(client, "MGET", *keys, count=4) == 2
     assert_never(client("TOUCH", *keys), 6000, "few")

@@ -1,4 +1,4 @@
-"""[limit:NAME] with scope = local: what a reload keeps, how many are tracked, and what a file may say."""
+"""[limit:NAME] with scope = local: what a reload keeps, how many are tracked, and what the admin port tells and resets."""
 
 import time
 

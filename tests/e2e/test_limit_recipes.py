@@ -74,21 +74,13 @@ def test_every_block_loads_and_recipes_can_stand_in_one_file(tmp_path):
     assert (result.returncode, faults(result)) == (0, [])
 
 
-def sessions(headings):
+def sessions(*headings):
     """(command, what it prints) of the terminal sessions under those headings."""
-    pairs = []
-    for heading in headings:
-        for block in [block for name, block in blocks("") if name == heading]:
-            parts = re.split(r"^(?:\$ |127\.0\.0\.1:6390> )(.*)\n", block, flags=re.MULTILINE)
-            if parts[0] == "" and len(parts) > 1:
-                prompts = re.findall(r"^(\$ |127\.0\.0\.1:6390> )", block, flags=re.MULTILINE)
-                commands = [
-                    command if prompt == "$ " else f"redis-cli -p 6390 {command}"
-                    for prompt, command in zip(prompts, parts[1::2])
-                ]
-                pairs += zip(commands, parts[2::2])
-    assert pairs, f"no session under {headings}"
-    return pairs
+    text = "".join(block for name, block in blocks("") if name in headings and re.match(r"\$ |127", block))
+    parts = re.split(r"^(\$ |127\.0\.0\.1:6390> )(.*)\n", text, flags=re.MULTILINE)[1:]
+    assert parts, f"no session under {headings}"
+    commands = [("" if prompt == "$ " else "redis-cli -p 6390 ") + command for prompt, command in zip(parts[::3], parts[1::3])]
+    return list(zip(commands, parts[2::3]))
 
 
 def shell_of(headgate, redis):
@@ -123,10 +115,10 @@ def test_five_actions_exactly_as_printed(make, redis):
     """The recipe, then what LIMITS, STATS and LIMIT RESET are said to print after it."""
     headgate = make(rules(recipe("Five actions in sixty seconds, per user")))
     run, environment = shell_of(headgate, redis)
-    for command, printed in sessions(["Five actions in sixty seconds, per user"]):
+    for command, printed in sessions("Five actions in sixty seconds, per user"):
         assert comparable(run(command)) == comparable(printed), command
     environment.pop("REDISCLI_AUTH")
-    shown = sessions(["Watching"])
+    shown = sessions("Watching")
     assert len(shown) == 3
     for command, printed in shown:
         # Gauges may lag behind a little.
@@ -137,7 +129,7 @@ def test_five_actions_exactly_as_printed(make, redis):
 
 def test_commands_exactly_as_printed(make, redis):
     run, _ = shell_of(make(""), redis)
-    for command, printed in sessions(["CL.THROTTLE", "DELIFEQ"]):
+    for command, printed in sessions("CL.THROTTLE", "DELIFEQ"):
         assert comparable(run(command)) == comparable(printed), command
 
 

@@ -105,7 +105,8 @@ def take(client, key, token="t", ms=LEASE_MS):
 def say(client, line, key):
     """The last reply to commands that stand between semicolons. KEY stands for the key, RELEASE and EXTEND for scripts, MS and
     END for a lease and its end."""
-    texts = {"RELEASE": COMPARE_AND_DELETE, "EXTEND": COMPARE_AND_PEXPIRE, "MS": LEASE_MS, "END": int(time.time() * 1000) + LEASE_MS}
+    texts = {"RELEASE": COMPARE_AND_DELETE, "EXTEND": COMPARE_AND_PEXPIRE, "MS": LEASE_MS}
+    texts["END"] = int(time.time() * 1000) + LEASE_MS
     commands = [command.split() for command in line.split("; ")]
     return client.pipeline([[texts.get(word) or word.replace("KEY", key) for word in command] for command in commands])[-1]
 
