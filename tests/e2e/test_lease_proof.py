@@ -65,7 +65,7 @@ def test_nobody_stops_the_renewals_of_others(make, redis, mallory, pool, command
     blocked.send(behind_a_wait(*of(keys[0], command)))
     await_lease(headgate, keys[0], "releasing" if command[0] == "DEL" else "held")
     deaf.send(encode("GET", "mine:huge") + encode(*of(keys[1], command)))
-    ask = ["redis-cli", "-p", str(headgate.port), "--user", "mallory", "--pass", "secret", "-r", "-1", "-i", "0.005"]
+    ask = ["redis-cli", "-p", str(headgate.port), "--user", "mallory", "--pass", "secret", "-r", "-1", "-i", "0.02"]
     ask += of(keys[2], command)
     busy = [subprocess.Popen(ask, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
     try:

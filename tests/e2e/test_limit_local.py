@@ -51,15 +51,6 @@ def test_who_waits_as_told_is_admitted(make_shared, text_of_rule):
 # ---- several rules ----
 
 
-def test_a_full_rule_charges_no_free_one(make_shared):
-    rules = rule("all", per="all", limit=4) + rule("own", per="connection", limit=6, commands="incr decr")
-    headgate = make_shared(rules)
-    client = headgate.connect()
-    assert spend(headgate.connect(), count=4, name="all") == 4
-    assert spend(client, name="all") == 0
-    assert spend(client, "DECR", "n", name="own") == 6
-
-
 def test_the_refusal_names_the_longest_wait(make_shared):
     windows = {"short": "20m", "long": "3d", "middle": "2h"}
     client = make_shared("".join(rule(name, limit=1, window=window) for name, window in windows.items())).connect()
