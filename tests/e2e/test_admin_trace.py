@@ -189,6 +189,7 @@ def monitor(headgate, *words):
     return admin
 
 
+@pytest.mark.real  # A window that is closed is asked for by the kernel's own timer.
 def test_a_slow_reader_loses_lines(make):
     """Clients do not notice, and memory is bounded."""
     headgate = make("", threads=2)
