@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from harness.admin import await_outage
 from harness.fake_redis import always
 from harness.global_limits import ALL_KINDS, GRANTED, UNDECIDED, Decider, Stopped, has_reply, key_of, rush, shared
 from harness.identity import named
@@ -145,19 +144,6 @@ def test_deny_while_redis_stands_still(make_sidecar, redis, pool):
     wait_for(lambda: client("INCR", "n") == 1, what="Redis to decide in time")
 
 
-def test_allow_while_redis_stands_still(make_sidecar, redis, pool):
-    """The request itself waits for Redis as any other."""
-    headgate = make_sidecar(shared(limit=3, on_error="allow", decision_timeout="100ms"), pool=pool)
-    clients = [headgate.connect() for _ in range(6)]
-    assert [client("PING") for client in clients] == [PONG] * 6
-    with Stopped(redis):
-        for client in clients:
-            client.request("INCR", "n")
-        wait_for(lambda: counter(headgate, "undecided_total") == 6, what="all to be undecided")
-        clients[0].assert_silent()
-    assert sorted(client.read() for client in clients) == [1, 2, 3, 4, 5, 6]
-
-
 def test_local_while_redis_stands_still(make_sidecar, redis, pool):
     """What this process has admitted, by whomever it was decided, is what counts."""
     headgate = make_sidecar(shared(limit=5, on_error="local", decision_timeout="300ms"), pool=pool)
@@ -179,27 +165,3 @@ def test_local_counts_for_all_workers(make_sidecar, redis):
     with redis.connect() as vandal:
         vandal("SADD", "headgate:hist:slots:a:all", "x")
     assert rush([headgate.connect() for _ in range(12)], 10) == 10
-
-
-@pytest.mark.parametrize(("kind", "mode"), [("slots", "allow"), ("slots", "deny"), ("leased", "local")])
-def test_redis_gone_and_back_empty(make_sidecar, redis, kind, mode):
-    """While it is gone on_error decides (and what is admitted finds no Redis); then another window begins."""
-    headgate = make_sidecar(ALL_KINDS[kind](20, on_error=mode, decision_timeout="100ms"), upstream_wait="200ms")
-    wait_for(headgate.serves, what="Redis to be reached")
-    client = headgate.connect()
-    first = spend(client, count=10)
-    redis.kill()
-    await_outage(headgate)
-    time.sleep(0.7 if kind == "leased" else 0)  # leases are gone
-    reply = client("INCR", "n")
-    if mode == "deny":
-        assert_undecided(reply, "100ms")
-    else:
-        assert refuses(reply) or reply.startswith(b"ERR headgate: no connection to Redis")
-    redis.start()
-    wait_for(lambda: not isinstance(client("GET", "n"), Error), what="Redis to be back")
-    again = spend(client, count=100)
-    if mode != "allow":
-        assert first <= 10 and again <= 20
-    if mode == "deny":
-        wait_for(lambda: spend(client, count=1) == 1 or again > 0, what="Redis to decide again")
