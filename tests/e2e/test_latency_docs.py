@@ -1,7 +1,6 @@
 """What docs/latency.md tells to type gives what REPORT says, as it stands there. redis-cli is sent to the servers of the
-test; gnuplot is a stand-in that keeps what it was told."""
+test."""
 
-import calendar
 import os
 import re
 import subprocess
@@ -21,7 +20,6 @@ case " $* " in
 esac
 """
 GETS = 500
-GNUPLOT = '#!/bin/sh\nprintf "%s\\n" "$@" > told-to-gnuplot\n'
 
 
 def snippets(heading):
@@ -39,12 +37,8 @@ def shell(redis, make_headgate, tmp_path):
     headgate = launch(make_headgate, redis, "shared", ON)
     client = headgate.connect()
     cli = subprocess.run(["which", "redis-cli"], capture_output=True, text=True, check=True).stdout.strip()
-    for name, text in {
-        "redis-cli": REDIS_CLI.format(redis=redis.port, admin=headgate.admin_port, cli=cli),
-        "gnuplot": GNUPLOT,
-    }.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    (tmp_path / "redis-cli").write_text(REDIS_CLI.format(redis=redis.port, admin=headgate.admin_port, cli=cli))
+    (tmp_path / "redis-cli").chmod(0o755)
 
     def run(typed):
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "LC_ALL": "C"}
@@ -62,7 +56,6 @@ def shell(redis, make_headgate, tmp_path):
 
     run.measured = 0
     run.measure = measure
-    run.directory = tmp_path
     return run
 
 
@@ -103,47 +96,3 @@ def test_the_rights_that_are_named_are_enough(redis, make_headgate):
         for question in (("COUNTER", "requests", "1"), ("RECENT", "slow", "warning"), ("COMMON", "slow", "warning")):
             wait_for(lambda: b" " in admin(*question), 30, f"{question} to answer")
     assert counter(headgate, "flush_failures_total") == 0
-
-
-def words_of(line):
-    """The names of a line's words, in order; none of its values has = in it."""
-    return re.findall(r"(?:^|\s)(\w+)=", line)
-
-
-def test_lines_have_the_words_that_are_shown(redis, make_headgate):
-    logs = "slowlog_threshold = 1ms\n[counters]\nenabled = on\n[events]\nenabled = on\n"
-    headgate = launch(make_headgate, redis, "shared", ON + logs)
-    client = headgate.connect()
-    for _ in range(100):
-        client("DEBUG", "SLEEP", "0.002")
-    await_report(headgate, "debug", 100)
-    page = (REPOSITORY / "docs" / "latency.md").read_text()
-
-    def shown(beginning):
-        return words_of(re.search(rf"^.*?({re.escape(beginning)}.*?)(?:`.*)?$", page, flags=re.MULTILINE).group(1))
-
-    with headgate.admin() as admin:
-
-        def answered(*question):
-            wait_for(lambda: isinstance(admin(*question), bytes) and admin(*question).strip(), 30, f"{question} to answer")
-            return words_of(admin(*question).decode().splitlines()[0])
-
-        assert answered("REPORT", "debug") == shown("interface=orders from=")
-        assert answered("SLOWLOG") == shown("id=7 time=")
-        client.pipeline([("GET", "k")] * 500)
-        assert answered("HOTKEYS") == shown('count=640 error=64')
-        assert answered("COUNTER", "requests", "60") == shown("time=1795291200 count=17")
-        assert answered("COMMON", "slow", "warning") == shown('count=3 event="limit:checkout get"')
-
-
-def test_plotting(shell):
-    (typed,) = snippets("Plotting")
-    report = shell.measure()
-    shell(typed)
-    lines = [line.split() for line in (shell.directory / "get.dat").read_text().splitlines()]
-    assert 1 <= len(lines) <= 3
-    for minute, mean, p99 in lines:
-        assert abs(time.time() - calendar.timegm(time.strptime(minute, "%Y-%m-%dT%H:%M"))) < 600
-        assert 0 < float(mean) and 0 < float(p99) <= float(report["max"])
-    told = (shell.directory / "told-to-gnuplot").read_text()
-    assert '"get.dat" using 1:2' in told and 'set output "get.png"' in told

@@ -30,26 +30,13 @@ def count(client, *keys):
     return client("KEYED.COUNTED", "option", len(keys), *keys)
 
 
-@pytest.mark.parametrize(
-    ("commands", "is_meant"),
-    [
-        ("@read", True),
-        ("@write @read", True),
-        ("* !get", True),
-        ("@read !get", True),
-        ("@write", False),
-        ("get", False),
-        ("* !@read", False),
-        ("@read !@read @write", False),
-        ("@dangerous @admin", False),
-    ],
-)
-def test_a_category_means_them(client, commands, is_meant):
-    reply = count(client(f"[deny:d]\ncommands = {commands}\n"), "a")
-    assert reply == (Error(b"DENIED d: this command is not allowed") if is_meant else 4)
+def test_a_category_means_them(client):
+    for commands, is_meant in {"@read !get": True, "@write @read": True, "* !@read": False, "get @admin": False}.items():
+        reply = count(client(f"[deny:d]\ncommands = {commands}\n"), "a")
+        assert reply == (Error(b"DENIED d: this command is not allowed") if is_meant else 4), commands
 
 
-@pytest.mark.parametrize("commands", ["* !@read", "* !@read !@write", "@write @read", "@read"])
+@pytest.mark.parametrize("commands", ["* !@read !@write", "@read"])
 def test_what_is_not_said_to_only_read_may_write(client, commands):
     """A rule that lets reads alone pass does not let it pass."""
     denied = client(f"[deny:d]\ncommands = {commands}\n")

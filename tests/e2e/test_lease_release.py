@@ -3,133 +3,63 @@ kept."""
 
 import time
 
-import pytest
 
 from harness.leases import (
-    COMPARE_AND_DELETE,
-    COMPARE_AND_PEXPIRE,
-    LEASE_MS,
-    LONG,
-    assert_kept,
-    assert_untouched,
-    await_counter,
-    await_gone,
-    await_keys,
-    await_left,
-    counter,
-    counters,
-    keys_of,
-    lease_of,
-    leases,
-    losses,
-    remaining,
-    rule,
-    score_of,
-    take,
-    take_permit,
-    transact,
+    COMPARE_AND_DELETE, LEASE_MS, assert_kept, assert_untouched, await_keys, await_left, counter, counters, keys_of, lease_of,
+    losses, remaining, rule, say, take,
 )
 from harness.resp import NIL_ARRAY, OK, Error, wait_for
-from harness.rules import launch
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
 
 
-def await_renewals(monitor, keys):
-    """Each was kept for a while, so that it is something else that ends it."""
-    wait_for(lambda: all(monitor.renewals(key) for key in keys), what="each to have been renewed")
-
-
-# ---- every way ----
-
-
-def in_transaction(*commands):
-    def release(client, key):
-        return transact(client, *[tuple(key if word == "KEY" else word for word in command) for command in commands])
-
-    return release
-
-
-def watched(client, key):
-    """As the book does: again, if something has come between."""
-    replies = []
-    while not isinstance(replies, list) or not replies:
-        assert client.pipeline([("WATCH", key), ("GET", key)]) == [OK, b"t"]
-        replies = transact(client, ("DEL", key))
-    return replies
-
-
-def by_digest(client, key):
-    return client("EVALSHA", client("SCRIPT", "LOAD", COMPARE_AND_DELETE), 1, key, "t")
-
-
-def by(*command):
-    return lambda client, key: client(*[key if word == "KEY" else word for word in command])
-
-
-# How it is released, and what the client is told.
-WAYS = {
-    "del": (by("DEL", "KEY"), 1),
-    "del-among-others": (by("DEL", "lock:none", "KEY", "other:none"), 1),
-    "unlink": (by("UNLINK", "KEY"), 1),
-    "getdel": (by("GETDEL", "KEY"), b"t"),
-    "compare-and-delete": (by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t"), 1),
-    "by-digest": (by_digest, 1),
-    "delifeq": (by("DELIFEQ", "KEY", "t"), 1),
-    "delifequals": (by("DELIFEQUALS", "KEY", "t"), 1),
-    "watch": (watched, [1]),
-    "multi-unlink": (in_transaction(("PING",), ("UNLINK", "KEY")), [b"PONG", 1]),
-    "multi-script": (in_transaction(("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t")), [1]),
-    "rename": (lambda client, key: client("RENAME", key, f"renamed:{key}"), OK),
-    "renamenx": (lambda client, key: client("RENAMENX", key, f"renamed:{key}"), 1),
-    "move": (by("MOVE", "KEY", 1), 1),
-    "set": (by("SET", "KEY", "other", "PX", 60_000), OK),
-    "set-for-ever": (by("SET", "KEY", "t"), OK),
-    "set-get": (by("SET", "KEY", "other", "PX", 60_000, "GET"), b"t"),
-    "set-xx": (by("SET", "KEY", "other", "XX"), OK),
-    "getset": (by("GETSET", "KEY", "other"), b"t"),
-    "setex": (by("SETEX", "KEY", 60, "other"), OK),
-    "psetex": (by("PSETEX", "KEY", 60_000, "t"), OK),
-    "mset": (by("MSET", "other:a", 1, "KEY", "other"), OK),
-    "persist": (by("PERSIST", "KEY"), 1),
-    "pexpire-0": (by("PEXPIRE", "KEY", 0), 1),
-    "expire-negative": (by("EXPIRE", "KEY", -1), 1),
-    "expireat-past": (by("EXPIREAT", "KEY", 1), 1),
-    "extend-by-0": (by("EVAL", COMPARE_AND_PEXPIRE, 1, "KEY", "t", 0), 1),
+# How it is released, and what the client is told: so that the key is gone, or is no business of the watchdog any more.
+GONE = {
+    "DEL KEY": 1,
+    "DEL lock:none KEY other:none": 1,
+    "GETDEL KEY": b"t",
+    "EVAL RELEASE 1 KEY t": 1,
+    "DELIFEQ KEY t": 1,
+    "MULTI; PING; UNLINK KEY; EXEC": [b"PONG", 1],
+    "RENAME KEY renamed:KEY": OK,
+    "RENAMENX KEY renamed:KEY": 1,
+    "MOVE KEY 1": 1,
+    "PEXPIRE KEY 0": 1,
+    "EXPIREAT KEY 1": 1,
+    "EVAL EXTEND 1 KEY t 0": 1,
 }
-# Their keys are there still, and no business of the watchdog any more.
-STAY = {"set", "set-for-ever", "set-get", "set-xx", "getset", "setex", "psetex", "mset", "persist"}
+STAYS = {"SET KEY other PX 60000": OK, "SET KEY t": OK, "SET KEY other XX": OK, "PSETEX KEY 60000 t": OK, "PERSIST KEY": 1}
 
 
 def test_released_is_released(make, redis, monitor):
     headgate = make(RULE)
     client = headgate.connect()
-    keys = [f"lock:{way}" for way in WAYS]
+    ways = {**GONE, **STAYS, "EVALSHA %s 1 KEY t" % client("SCRIPT", "LOAD", COMPARE_AND_DELETE).decode(): 1}
+    keys = {f"lock:{number}": way for number, way in enumerate(ways)}
     for key in keys:
         take(client, key)
     assert client("ZADD", "lock:zrem", time.time(), "id") == 1
-    await_renewals(monitor, keys)
-    for way, (release, expected) in WAYS.items():
-        assert release(client, f"lock:{way}") == expected, way
+    # Each was kept for a while, so that it is something else that ends it.
+    wait_for(lambda: all(monitor.renewals(key) for key in keys), what="each to have been renewed")
+    for key, way in keys.items():
+        assert say(client, way, key) == ways[way], way
     assert client("ZREM", "lock:zrem", "none", "id") == 1
     await_keys(headgate, [])
-    assert_untouched(redis, monitor, keys + ["lock:zrem"])
-    there = {key for key, life in remaining(redis, *keys).items() if life != -2}
-    assert there == {f"lock:{way}" for way in STAY}
-    await_left(redis, "renamed:lock:rename", "renamed:lock:renamenx")
+    assert_untouched(redis, monitor, [*keys, "lock:zrem"])
+    assert {keys[key] for key, life in remaining(redis, *keys).items() if life != -2} == set(STAYS)
+    await_left(redis, *(f"renamed:{key}" for key in keys))
     assert not losses(headgate)
-    assert counters(headgate)["released_total"] == len(WAYS) + 1 == counters(headgate)["acquired_total"]
+    assert counters(headgate)["released_total"] == len(ways) + 1 == counters(headgate)["acquired_total"]
 
 
-@pytest.mark.parametrize("command", [("FLUSHALL",), ("FLUSHDB", "ASYNC")], ids=" ".join)
-def test_a_flush_ends_all(make_shared, redis, monitor, command):
+def test_a_flush_ends_all(make_shared, redis, monitor):
     headgate = make_shared(RULE)
     client = headgate.connect()
     keys = [f"lock:{number}" for number in range(20)]
     for key in keys:
         take(client, key)
     client("ZADD", "lock:sem", time.time(), "id")
-    assert client(*command) == OK
+    assert client("FLUSHALL") == OK
     await_keys(headgate, [])
     assert_untouched(redis, monitor, keys + ["lock:sem"])
     assert redis.connect()("DBSIZE") == 0
@@ -154,276 +84,50 @@ def test_lease_drop(make_shared, redis, monitor):
 # ---- what does not release it ----
 
 
-def aborted(client, direct, key):
-    """WATCH … EXEC that comes too late."""
-    assert client("WATCH", "other:watched") == OK
-    assert direct("INCR", "other:watched") > 0
-    reply = client.pipeline([("MULTI",), ("DEL", key), ("EXEC",)])[-1]
-    assert reply is None or reply is NIL_ARRAY
+REFUSED = {
+    "EVAL RELEASE 1 KEY wrong": 0,
+    "DELIFEQ KEY wrong": 0,
+    "EVAL EXTEND 1 KEY wrong 1": None,
+    "RENAMENX KEY other:there": 0,
+    "MULTI; DEL KEY; DISCARD": OK,
+    "MULTI; EVAL RELEASE 1 KEY wrong; EXEC": [0],
+    "MULTI; DEL KEY; GET; EXEC": Error(b"EXECABORT Transaction discarded because of previous errors."),
+    "SELECT 1; DEL KEY; SELECT 0": OK,
+    "GETDEL KEY much": Error(b"ERR wrong number of arguments for 'getdel' command"),
+    "PEXPIRE KEY 1 GT": 0,
+}
 
 
 def test_a_refused_release_leaves_it_kept(make, redis):
     headgate = make(RULE)
     client, direct = headgate.connect(), redis.connect()
     assert direct("SET", "other:there", 1) == OK
-    digest = client("SCRIPT", "LOAD", COMPARE_AND_DELETE)
-    refused = {
-        "eval": (by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "wrong"), 0),
-        "evalsha": (by("EVALSHA", digest, 1, "KEY", "wrong"), 0),
-        "delifeq": (by("DELIFEQ", "KEY", "wrong"), 0),
-        "delifequals": (by("DELIFEQUALS", "KEY", "wrong"), 0),
-        "extend": (by("EVAL", COMPARE_AND_PEXPIRE, 1, "KEY", "wrong", 1), None),
-        "renamenx": (by("RENAMENX", "KEY", "other:there"), 0),
-        "discard": (lambda client, key: client.pipeline([("MULTI",), ("DEL", key), ("DISCARD",)])[-1], OK),
-        "multi": (in_transaction(("EVALSHA", digest, 1, "KEY", "wrong")), [0]),
-        "abort": (lambda client, key: aborted(client, direct, key), None),
-        "queued-badly": (
-            lambda client, key: client.pipeline([("MULTI",), ("DEL", key), ("GET",), ("EXEC",)])[-1][:9],
-            b"EXECABORT",
-        ),
-        "other-key": (by("DEL", "lock:another"), 0),
-        "other-database": (
-            lambda client, key: client.pipeline([("SELECT", 1), ("DEL", key), ("SELECT", 0)]),
-            [OK, 0, OK],
-        ),
-        "error": (lambda client, key: isinstance(client("GETDEL", key, "too many"), Error), True),
-        "wrong-number": (lambda client, key: isinstance(client("PEXPIRE", key, "x"), Error), True),
-        "set-nx": (by("SET", "KEY", "wrong", "NX", "PX", 1), None),
-        "pexpire-gt": (by("PEXPIRE", "KEY", 1, "GT"), 0),
-    }
-    keys = [f"lock:{name}" for name in refused]
-    for key in keys:
+    keys = {f"lock:{number}": line for number, line in enumerate(REFUSED)}
+    for key in [*keys, "lock:aborted"]:
         take(client, key)
-    for name, (attempt, expected) in refused.items():
-        assert attempt(client, f"lock:{name}") == expected, name
+    for key, line in keys.items():
+        assert say(client, line, key) == REFUSED[line], line
+    # WATCH … EXEC that comes too late.
+    assert client("WATCH", "other:watched") == OK and direct("INCR", "other:watched") == 1
+    assert say(client, "MULTI; DEL KEY; EXEC", "lock:aborted") in (None, NIL_ARRAY)
     client("ZADD", "lock:sem", time.time(), "id")
     assert client("ZREM", "lock:sem", "another") == 0
-    assert_kept(redis, keys)
-    assert keys_of(headgate) == {*keys, "lock:sem"}
+    assert_kept(redis, [*keys, "lock:aborted"])
+    assert keys_of(headgate) == {*keys, "lock:aborted", "lock:sem"}
     assert not losses(headgate) and "released_total" not in counters(headgate)
 
 
-def test_a_release_that_redis_refuses_for_now(make_shared, redis):
-    """A script that runs into an error: the lock is held, and kept."""
-    headgate = make_shared(RULE)
-    client, direct = headgate.connect(), redis.connect()
-    take(client, "lock:a")
-    digest = client("SCRIPT", "LOAD", COMPARE_AND_DELETE)
-    assert direct("SCRIPT", "FLUSH") == OK
-    assert client("EVALSHA", digest, 1, "lock:a", "t").startswith(b"NOSCRIPT")
-    assert_kept(redis, ["lock:a"])
-    assert client("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
-    await_keys(headgate, [])
-
-
-# ---- released and taken at once ----
-
-
-GIVEN_BACK = {
-    "del": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("DEL", "KEY")],
-    "script": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("EVAL", COMPARE_AND_DELETE, 1, "KEY", "t")],
-    "often": [("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("DEL", "KEY")] * 7,
-    "multi": [("MULTI",), ("SET", "KEY", "t", "NX", "PX", LEASE_MS), ("DEL", "KEY"), ("EXEC",)],
-    "setnx": [("SETNX", "KEY", "t"), ("DEL", "KEY")],
-}
-
-
-def for_key(commands, key):
-    return [tuple(key if word == "KEY" else word for word in command) for command in commands]
+AT_ONCE = "SET KEY t NX PX MS; DEL KEY"
+GIVEN_BACK = [AT_ONCE, "; ".join([AT_ONCE] * 7), f"MULTI; {AT_ONCE}; EXEC", "SETNX KEY t; DEL KEY"]
+GIVEN_BACK += ["SET KEY t NX PX MS; EVAL RELEASE 1 KEY t"]
 
 
 def test_taken_and_released_in_one_pipeline(make, redis, monitor):
     headgate = make(RULE)
     client = headgate.connect()
-    keys = {f"lock:{name}": commands for name, commands in GIVEN_BACK.items()}
-    for key, commands in keys.items():
-        client.pipeline(for_key(commands, key))
+    keys = [f"lock:{number}" for number in range(len(GIVEN_BACK))]
+    assert [say(client, line, key) for line, key in zip(GIVEN_BACK, keys)] == [1, 1, [OK, 1], 1, 1]
     await_keys(headgate, [])
     assert_untouched(redis, monitor, keys)
     assert all(life == -2 for life in remaining(redis, *keys).values())
     assert not losses(headgate)
-
-
-@pytest.mark.threads
-def test_many_short_holds_of_one_lock(make_shared, redis, monitor):
-    """Clients of all workers take turns: each renewal is one of who has it, and none is left behind."""
-    headgate = make_shared(RULE, threads=4)
-    clients = [headgate.connect() for _ in range(6)]
-    for number in range(200):
-        holder, releaser = clients[number % 6], clients[(number * 5 + 1) % 6]
-        take(holder, "lock:a", token=f"token{number}")
-        assert releaser("EVAL", COMPARE_AND_DELETE, 1, "lock:a", f"token{number}") == 1
-    await_keys(headgate, [])
-    assert_untouched(redis, monitor, ["lock:a"])
-    assert not losses(headgate)
-    assert counters(headgate)["acquired_total"] == counters(headgate)["released_total"] == 200
-
-
-# ---- by others ----
-
-
-@pytest.mark.threads
-def test_through_another_connection_and_worker(make_shared, redis, monitor):
-    headgate = make_shared(RULE, threads=4)
-    takers, releasers = [headgate.connect() for _ in range(8)], [headgate.connect() for _ in range(8)]
-    keys = [f"lock:{number}" for number in range(8)]
-    for client, key in zip(takers, keys):
-        take(client, key)
-    await_renewals(monitor, keys)
-    for client, key in zip(reversed(releasers), keys):
-        assert client("EVAL", COMPARE_AND_DELETE, 1, key, "t") == 1
-    await_keys(headgate, [])
-    assert_untouched(redis, monitor, keys)
-    assert not losses(headgate)
-
-
-def test_through_another_headgate(redis, make_headgate, monitor):
-    """The first one learns it at its next renewal, which brings nothing back."""
-    first, second = (launch(make_headgate, redis, "shared", RULE) for _ in range(2))
-    client, other = first.connect(), second.connect()
-    take(client, "lock:released")
-    take(client, "lock:taken")
-    await_renewals(monitor, ["lock:released", "lock:taken"])
-    assert other("EVAL", COMPARE_AND_DELETE, 1, "lock:released", "t") == 1
-    assert other.pipeline([("DEL", "lock:taken"), ("SET", "lock:taken", "new", "NX", "PX", LEASE_MS)]) == [1, OK]
-    await_keys(first, [])
-    assert losses(first) == {"gone": 1, "taken": 1}
-    assert_kept(redis, ["lock:taken"])
-    assert keys_of(second) == {"lock:taken"} and not losses(second)
-    assert remaining(redis, "lock:released")["lock:released"] == -2
-    assert redis.connect()("GET", "lock:taken") == b"new"
-
-
-def test_two_headgates_that_know_it_do_not_fight(redis, make_headgate):
-    """Taken through one and extended through the other: both renew it or defer, neither takes the other for a loss."""
-    first, second = (launch(make_headgate, redis, "shared", RULE) for _ in range(2))
-    client, other = first.connect(), second.connect()
-    take(client, "lock:a")
-    assert other("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-    assert keys_of(second) == {"lock:a"}
-    assert_kept(redis, ["lock:a"], 10)
-    assert keys_of(first) == keys_of(second) == {"lock:a"}
-    assert not losses(first) and not losses(second)
-    other.reset()
-    await_keys(second, [])
-    assert_kept(redis, ["lock:a"])
-    assert client("DEL", "lock:a") == 1
-    await_keys(first, [])
-
-
-# ---- many locks ----
-
-
-def test_one_token_for_many_locks(make_shared, redis, monitor):
-    """As Spring has one for a registry: each lock is released for itself."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(8)]
-    for key in keys:
-        take(client, key, token="registry")
-    for key in keys[:4]:
-        assert client("EVAL", COMPARE_AND_DELETE, 1, key, "registry") == 1
-    assert keys_of(headgate) == set(keys[4:])
-    assert_untouched(redis, monitor, keys[:4], 0.1)
-    assert_kept(redis, keys[4:])
-    assert not losses(headgate)
-
-
-@pytest.mark.threads
-def test_hundreds_of_locks(make_shared, redis):
-    headgate = make_shared(RULE, threads=4)
-    clients = [headgate.connect() for _ in range(4)]
-    keys = [f"lock:{number}" for number in range(800)]
-    for number, client in enumerate(clients):
-        mine = keys[number::4]
-        replies = client.pipeline([("SET", key, f"token{number}", "NX", "PX", 2 * LEASE_MS) for key in mine])
-        assert replies == [OK] * len(mine)
-    assert counter(headgate, "held") == 800
-    assert_kept(redis, keys, 10)
-    assert not losses(headgate)
-    for number, client in enumerate(clients):
-        mine = keys[number::4]
-        commands = [("EVAL", COMPARE_AND_DELETE, 1, key, f"token{number}") for key in mine]
-        assert client.pipeline(commands) == [1] * len(mine)
-    await_counter(headgate, "released_total", 800)
-    assert counter(headgate, "held") == 0
-
-
-# ---- the client extends, or shortens ----
-
-
-def test_the_client_extends_it(make_shared, redis):
-    """Longer than Headgate would: its lease is what counts from then on, and is never shortened."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    for key in ("lock:eval", "lock:set"):
-        take(client, key)
-    assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:eval", "t", 60_000) == 1
-    assert client("SET", "lock:set", "t", "XX", "PX", 60_000) == OK
-    assert all(59_000 < int(lease["lease"]) <= 60_000 for lease in leases(headgate)), leases(headgate)
-    time.sleep(LONG)
-    assert all(life > 50_000 for life in remaining(redis, "lock:eval", "lock:set").values())
-    assert not losses(headgate)
-
-
-@pytest.mark.parametrize("through", ["headgate", "direct"])
-def test_a_client_that_renews_itself(make_shared, redis, through):
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    own = headgate.connect() if through == "headgate" else redis.connect()
-    take(client, "lock:a")
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        assert own("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-        time.sleep(0.03)
-    assert lease_of(headgate, "lock:a") and not losses(headgate)
-    assert_kept(redis, ["lock:a"])
-
-
-def test_shortened_by_the_client(make_shared, redis, monitor):
-    """How ShedLock releases with lockAtLeastFor: it stays for a short while, and no longer."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    shortened = {
-        "lock:set": by("SET", "KEY", "t", "XX", "PX", 200),
-        "lock:pexpire": by("PEXPIRE", "KEY", 200),
-        "lock:multi": in_transaction(("PEXPIRE", "KEY", 200)),
-    }
-    for key in shortened:
-        take(client, key)
-    await_renewals(monitor, shortened)
-    for key, shorten in shortened.items():
-        assert shorten(client, key) in (1, [1], OK)
-    await_keys(headgate, [])
-    assert_untouched(redis, monitor, shortened)
-    await_gone(redis, *shortened)
-
-
-def test_a_shorter_lease_that_the_client_chooses(make_shared, redis, monitor):
-    """By a script that extends: that is its lease from then on, and not a moment more."""
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    take(client, "lock:a", ms=60_000)
-    assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", LEASE_MS) == 1
-    assert lease_of(headgate, "lock:a")["lease"] == str(LEASE_MS)
-    start = monitor.mark(redis)
-    assert_kept(redis, ["lock:a"])
-    renewals = monitor.renewals("lock:a", start)
-    assert renewals and all(line.endswith(f'"{LEASE_MS}"') for line in renewals), renewals
-    client.reset()
-    await_left(redis, "lock:a")
-
-
-def test_a_permit_that_its_owner_refreshes(make_shared, redis):
-    headgate = make_shared(rule(keys="sem:*"))
-    client = headgate.connect()
-    assert take_permit(client, "sem:a", "id", 1)
-    deadline = time.monotonic() + LONG
-    while time.monotonic() < deadline:
-        assert client("ZADD", "sem:a", time.time(), "id") == 0
-        time.sleep(0.05)
-    assert lease_of(headgate, "sem:a") and not losses(headgate)
-    before = score_of(redis, "sem:a", "id")
-    wait_for(lambda: score_of(redis, "sem:a", "id") > before, what="a renewal of the refreshed permit")
-    assert client("ZREM", "sem:a", "id") == 1
-    await_keys(headgate, [])

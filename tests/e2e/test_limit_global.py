@@ -1,8 +1,7 @@
 """[limit:NAME] with scope = global: one limit over several Headgates, kept in their Redis.
 
-As in test_limit_local, windows are an hour long where time is not the point, and the clients' own clock judges where it
-is. Redis is waited for as long as it takes and errors are refused, unless the test is about that: so no count depends
-on how fast the machine is.
+As in test_limit_local, windows are an hour long. Redis is waited for as long as it takes and errors are refused, unless the
+test is about that: so no count depends on how fast the machine is.
 """
 
 import concurrent.futures
@@ -11,23 +10,9 @@ import time
 
 import pytest
 
-from harness.attempts import attempt, burst, hammer, judge_funnel
-from harness.global_limits import (
-    EXACT,
-    LEASED,
-    Stopped,
-    asked,
-    connect_to,
-    key_of,
-    never_more,
-    rush,
-    settle,
-    shared,
-    shared_funnel,
-    total,
-)
+from harness.global_limits import EXACT, LEASED, Stopped, asked, connect_to, key_of, rush, settle, shared, total
 from harness.identity import named
-from harness.limits import admitted, await_holds, counter, explain, forget, refuses, rule, spend
+from harness.limits import admitted, await_holds, counter, forget, refuses, rule, spend
 from harness.relay import Relay
 from harness.resp import OK, PONG, encode, wait_for
 from harness.target import script_calls
@@ -37,7 +22,7 @@ from harness.target import script_calls
 
 
 @pytest.mark.threads
-@pytest.mark.parametrize("limit", [1, 60, 250])
+@pytest.mark.parametrize("limit", [60, 250])
 def test_two_sidecars_admit_the_limit_together(make_sidecar, redis, kind, limit):
     rules = EXACT[kind](limit)
     headgates = [make_sidecar(rules), make_sidecar(rules, threads=4)]
@@ -49,7 +34,7 @@ def test_two_sidecars_admit_the_limit_together(make_sidecar, redis, kind, limit)
 
 
 @pytest.mark.threads
-@pytest.mark.parametrize("limit", [16, 100, 2000])
+@pytest.mark.parametrize("limit", [16, 2000])
 def test_leased_permits_are_never_more_than_the_limit(make_sidecar, redis, leased, limit):
     """And most of them are used while there is demand. Permits that expire unused are lost, which happens if a process
     is left without processor time for half a second: hence several trials, of which one has to do."""
@@ -77,93 +62,19 @@ def test_leases_of_little_demand(make_sidecar):
     assert count == 3, f"{count} of 3 requests were admitted, by a limit of 8"
 
 
-@pytest.mark.parametrize("accuracy", ["exact", "leased"])
-@pytest.mark.parametrize("limit", [10, 200])
-def test_never_more_in_any_window(make_sidecar, accuracy, limit):
-    rules = shared(limit=limit, window="400ms", accuracy=accuracy)
-    headgates = [make_sidecar(rules), make_sidecar(rules, threads=4)]
-    attempts = hammer(connect_to(headgates, 2), 0.8, "INCR", "n")
-    never_more(attempts, limit, 0.4)
-    assert sum(one.admitted for one in attempts) >= min(limit, len(attempts)) / 2
-
-
-def sleep_until(when):
-    time.sleep(max(0.0, when - time.monotonic()))
-
-
-@pytest.mark.parametrize("part", [0.55, 0.95])
-@pytest.mark.parametrize("limit", [10, 200])
-def test_permits_come_back_no_sooner(make_sidecar, limit, part):
-    """All but one at once, by one sidecar, and many when part of the window is over, by another, which has not been
-    told for how long all is taken."""
-    rules = shared(limit=limit, window="600ms")
-    clients = [make_sidecar(rules).connect() for _ in range(2)]
-    assert [client("PING") for client in clients] == [PONG, PONG]
-    attempts = burst(clients[0], limit - 1, "INCR", "n")
-    assert all(one.admitted for one in attempts)
-    sleep_until(attempts[0].replied + part * 0.6)
-    attempts += burst(clients[1], limit + 10, "INCR", "n")
-    never_more(attempts, limit, 0.6)
-
-
-@pytest.mark.parametrize("late", [0.9, 1.6], ids=["at the end of their time", "after it"])
-def test_leases_that_are_spent_late(make_sidecar, late):
-    """One permit of a batch is spent at once, the rest when its time is nearly over, or is over: they are in the window
-    from then on, too, and must not come back with the one that was spent at once."""
-    window, hold = 1.2, 0.06
-    client = make_sidecar(shared(limit=160, window="1200ms", accuracy="leased")).connect()
-    attempts = [attempt(client, "INCR", "n")]
-    start = attempts[0].replied
-    sleep_until(start + late * hold)
-    attempts += burst(client, 300, "INCR", "n")
-    sleep_until(start + window - 0.03)
-    until = start + window + late * hold
-    while time.monotonic() < until:
-        attempts += burst(client, 20, "INCR", "n")
-    assert sum(one.admitted for one in attempts) > 80
-    never_more(attempts, 160, window)
-
-
-@pytest.mark.parametrize("late", [0.9, 1.6], ids=["at the end of their time", "after it"])
-def test_leases_of_a_funnel_that_are_spent_late(make_sidecar, late):
-    client = make_sidecar(shared_funnel(capacity=160, leak="80/s", accuracy="leased")).connect()
-    attempts = [attempt(client, "INCR", "n")]
-    sleep_until(attempts[0].replied + late * 0.25)
-    attempts += burst(client, 300, "INCR", "n")
-    assert sum(one.admitted for one in attempts) > 80
-    judge_funnel(attempts, 160, 1 / 80)
-
-
-@pytest.mark.parametrize("accuracy", ["exact", "leased"])
-def test_never_more_than_leaks(make_sidecar, accuracy):
-    rules = shared_funnel(capacity=20, leak="10/250ms", accuracy=accuracy)
-    headgates = [make_sidecar(rules), make_sidecar(rules, threads=4)]
-    attempts = hammer(connect_to(headgates, 2), 0.8, "INCR", "n")
-    judge_funnel(attempts, 20, 0.025)
-    assert sum(one.admitted for one in attempts) >= 10
-
-
 @pytest.mark.threads
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize(
-    "rules",
-    [
-        shared(limit=1_000_000, window="10s", accuracy="leased"),
-        shared_funnel(capacity=1_000_000, leak="100000/s", accuracy="leased"),
-    ],
-    ids=["window", "funnel"],
-)
-def test_high_rates_take_few_script_calls(make_sidecar, redis, rules, threads):
-    headgate = make_sidecar(rules, threads=threads, lanes=1)  # each new one asks by a script
+def test_high_rates_take_few_script_calls(make_sidecar, redis):
+    # Each new lane asks by a script.
+    headgate = make_sidecar(shared(limit=1_000_000, window="10s", accuracy="leased"), threads=4, lanes=1)
     settle(redis, headgate)
     before = asked(redis), counter(headgate, "script_calls_total")
     clients = [headgate.connect() for _ in range(8)]
     with concurrent.futures.ThreadPoolExecutor(len(clients)) as executor:
-        done = executor.map(lambda client: sum(spend(client, count=500) for _ in range(10)), clients)
-    assert sum(done) == 40_000
+        done = executor.map(lambda client: sum(spend(client, count=500) for _ in range(3)), clients)
+    assert sum(done) == 12_000
     calls = counter(headgate, "script_calls_total") - before[1]
-    assert 1 <= calls <= 40_000 / 50, f"{calls} calls"
-    assert counter(headgate, "admitted_total") == 40_000
+    assert 1 <= calls <= 12_000 / 50, f"{calls} calls"
+    assert counter(headgate, "admitted_total") == 12_000
     wait_for(
         lambda: asked(redis) - before[0] == counter(headgate, "script_calls_total") - before[1],
         what="Redis to have seen as many calls as were counted",
@@ -183,8 +94,7 @@ def test_exact_takes_a_script_call_for_each_of_a_clients_requests(make_sidecar, 
 # ---- several rules ----
 
 
-@pytest.mark.parametrize("local", [False, True])
-@pytest.mark.parametrize("first", ["each", "all"])
+@pytest.mark.parametrize(("first", "local"), [("each", True), ("all", False)])
 def test_a_refusal_charges_no_other_rule(make_sidecar, kind, first, local):
     """Twenty keys that another sidecar has used up: each is refused by Redis, when the other rule has granted it."""
     each = rule("each", per="key", limit=1, commands="get decr") if local else EXACT[kind](
@@ -205,8 +115,8 @@ def test_a_refusal_charges_no_other_rule(make_sidecar, kind, first, local):
 
 
 @pytest.mark.parametrize("first", ["each", "all"])
-def test_a_refusal_charges_no_lease(make_sidecar, leased, first):
-    rules = [LEASED[leased](100, "all"), shared("each", limit=3, per="name")]
+def test_a_refusal_charges_no_lease(make_sidecar, first):
+    rules = [shared("all", limit=100, accuracy="leased"), shared("each", limit=3, per="name")]
     headgate = make_sidecar("".join(rules if first == "all" else reversed(rules)))
     assert spend(named(headgate, "x"), name="each", count=200) == 3
     wait_for(lambda: spend(headgate.connect(), name="each", count=100) == 0, what="a refusal")
@@ -265,13 +175,3 @@ def test_what_is_given_back_is_there_for_others(make_sidecar, redis):
     reply = one.read()
     if refuses(reply):
         assert one("INCR", "n") == 1, "refused though nobody was admitted"
-
-
-def test_the_refusal_names_the_longest_wait(make_sidecar):
-    windows = {"short": "20m", "middle": "2h", "long": "3d"}
-    rules = "".join(shared(name, limit=1, window=window) for name, window in windows.items())
-    first, second = make_sidecar(rules).connect(), make_sidecar(rules).connect()
-    assert first("INCR", "n") == 1
-    for client in (first, second, second):
-        name, what, wait = explain(client("INCR", "n"))
-        assert name == "long" and wait > 2 * 86_400_000

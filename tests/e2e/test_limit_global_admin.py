@@ -1,12 +1,11 @@
 """[limit:NAME] with scope = global: reloads, the admin port, and what a file may say."""
 
 import re
-import time
 
 import pytest
 
 from harness.fake_redis import always
-from harness.global_limits import ALL_KINDS, EXACT, GRANTED, LEASED, Decider, Stopped, shared
+from harness.global_limits import ALL_KINDS, GRANTED, LEASED, Decider, Stopped, shared
 from harness.identity import add_users, authenticated, connect_from, named
 from harness.limits import admitted, await_holds, counter, forget, limits, refuses, rule, spend
 from harness.resp import OK, PONG, Error, encode, wait_for
@@ -16,13 +15,7 @@ from harness.rules import check_file, reload
 # ---- reload, the admin port, the file ----
 
 
-CHANGES = {
-    "nothing": {},
-    "commands": {"commands": "incr get"},
-    "on_error": {"on_error": "allow"},
-    "action": {"action": "delay", "max_delay": "1s"},
-    "accuracy": {"accuracy": "leased"},
-}
+CHANGES = {"commands": {"commands": "incr get"}, "accuracy": {"accuracy": "leased"}}
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
@@ -37,28 +30,28 @@ def test_state_survives_a_reload(make_sidecar, changes):
     assert [spend(client) for client in clients] == [0, 0, 0, 0]
 
 
-def test_reloads_under_load_admit_no_more(make_sidecar, leased):
-    headgate = make_sidecar(LEASED[leased](100), threads=4)
+def test_reloads_under_load_admit_no_more(make_sidecar):
+    headgate = make_sidecar(LEASED["leased"](100), threads=4)
     clients = [headgate.connect() for _ in range(8)]
     count = 0
     for turn in range(5):
         for client in clients:
             client.send(encode("INCR", "n") * 5)
-        reload(headgate, LEASED[leased](100, commands="incr get" if turn % 2 else "incr"))
+        reload(headgate, LEASED["leased"](100, commands="incr get" if turn % 2 else "incr"))
         count += sum(admitted(client.read_many(5)) for client in clients)
     assert 1 <= count <= 100
 
 
-def test_a_reload_while_it_is_decided(make_sidecar, redis, kind):
+def test_a_reload_while_it_is_decided(make_sidecar, redis):
     """Those who wait are decided on by the new rules, once; nothing is charged twice."""
-    headgate = make_sidecar(EXACT[kind](5))
+    headgate = make_sidecar(shared(limit=5))
     clients = [headgate.connect() for _ in range(4)]
     assert [client("PING") for client in clients] == [PONG] * 4
     with Stopped(redis):
         for client in clients[:3]:
             client.request("INCR", "n")
         await_holds(headgate, 3)
-        headgate.write_rules(EXACT[kind](5) + rule("b", limit=100, commands="decr"))
+        headgate.write_rules(shared(limit=5) + rule("b", limit=100, commands="decr"))
         with headgate.admin() as admin:
             wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         wait_for(lambda: "b" in limits(headgate)[0], what="the new rules")
@@ -82,10 +75,9 @@ def test_a_rule_that_is_gone_holds_nobody(make_sidecar, fake):
     assert client("INCR", "n") == 1
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_reset_deletes_the_state(make_sidecar, redis, any_kind, threads):
+def test_reset_deletes_the_state(make_sidecar, redis, any_kind):
     rules = ALL_KINDS[any_kind](20, per="name") + shared("other", per="name", limit=100, commands="get")
-    headgate, fresh = make_sidecar(rules, threads=threads), make_sidecar(rules)
+    headgate, fresh = make_sidecar(rules, threads=4), make_sidecar(rules)
     clients = [named(headgate, name) for name in ("x", "y")]
     for client in clients:
         assert 16 <= spend(client, count=60) <= 20
@@ -124,24 +116,6 @@ def test_reset_outdoes_a_decision_under_way(make_sidecar, redis):
         assert client("INCR", "n") == 2
 
 
-def test_limits_shows_who_is_refused(make_sidecar, redis, any_kind):
-    headgate = make_sidecar(ALL_KINDS[any_kind](10, "api", per="user"))
-    add_users(redis, "alice", "bob")
-    start = time.monotonic()
-    count = spend(authenticated(headgate, "alice"), count=30, name="api")
-    assert spend(authenticated(headgate, "bob"), count=1, name="api") == 1
-    rules, offenders = limits(headgate)
-    expected = {"per": "user", "admitted": str(count + 1), "refused": str(30 - count), "delayed": "0", "observed": "0"}
-    assert expected.items() <= rules["api"].items()
-    assert [(line["offender"], line["rule"]) for line in offenders] == [("user:alice", "api")]
-    assert offenders[0]["refused"] == str(30 - count)
-    passed = (time.monotonic() - start) * 1000
-    wait = int(offenders[0]["next_admission_ms"])
-    assert 0 < wait <= 3_600_000 + 600
-    if any_kind == "slots":
-        assert wait >= 3_600_000 - passed
-
-
 def test_users_are_the_same_for_all_sidecars(make_sidecar, redis):
     rules = shared(per="user", limit=5, except_="name:operator*")
     headgates = [make_sidecar(rules), make_sidecar(rules, threads=4)]
@@ -164,51 +138,19 @@ def test_nobody_is_admitted_twice_where_few_are_tracked(make_sidecar):
     assert spend(named(second, "x")) == 0
 
 
-def global_file(*options):
-    window = () if any(option.startswith(("window", "leak")) for option in options) else ("window = 1s",)
-    limit = () if any(option.startswith("capacity") for option in options) else ("limit = 5",)
-    return [*limit, *window, "scope = global", *options]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        [],
-        ["accuracy = leased"],
-        ["accuracy = leased", "window = 20ms"],
-        ["accuracy = leased", "algorithm = funnel", "capacity = 80", "leak = 10/ms"],
-        ["accuracy = exact", "window = 1us"],
-        ["accuracy = exact", "per = user+key", "on_error = deny", "decision_timeout = 5ms"],
-        ["on_error = local", "action = delay", "max_delay = 1s", "accuracy = leased"],
-        ["on_error = allow", "action = observe", "cost = bytes"],
-    ],
-    ids=str,
-)
-def test_rules_that_can_be(tmp_path, options):
-    done = check_file(tmp_path, global_file(*options))
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "at_fault"),
-    [
-        (["per = connection"], "per|scope"),
-        (["per = user+connection"], "per|scope"),
-        (["per = connection", "accuracy = leased"], "per|scope"),
-        (["accuracy = rough"], "accuracy"),
-        (["on_error = maybe"], "on_error"),
-        (["decision_timeout = 0"], "decision_timeout"),
-        (["accuracy = leased", "window = 19ms"], "accuracy"),
-        (["accuracy = leased", "algorithm = funnel", "capacity = 79", "leak = 10/ms"], "accuracy"),
-        (["decision_timeout = 5"], "decision_timeout"),
-        (["decision_timeout = -5ms"], "decision_timeout"),
-    ],
-    ids=str,
-)
-def test_rules_that_cannot_be(tmp_path, options, at_fault):
-    done = check_file(tmp_path, global_file(*options))
-    assert done.returncode == 1
-    assert re.search(rf"h\.ini:[1-9]: \[limit:a\] ({at_fault}) =.*: .+; expected .+", done.stderr), done.stderr
+def test_rules_that_cannot_be(tmp_path):
+    for options, fault in {
+        "per = user+connection": "per|scope",
+        "accuracy = rough": "accuracy",
+        "on_error = maybe": "on_error",
+        "decision_timeout = 0": "decision_timeout",
+        "accuracy = leased\nwindow = 19ms": "accuracy",
+        "accuracy = leased\nalgorithm = funnel\ncapacity = 79\nleak = 10/ms": "accuracy",
+    }.items():
+        most = [] if "funnel" in options else ["limit = 5"] if "window" in options else ["limit = 5", "window = 1s"]
+        done = check_file(tmp_path, [*most, "scope = global", options])
+        assert done.returncode == 1
+        assert re.search(rf"h\.ini:[1-9]: \[limit:a\] ({fault}) =.*: .+; expected .+", done.stderr), done.stderr
 
 
 def test_keys_without_room_are_asked_about_in_any_order(make_sidecar):

@@ -1,24 +1,14 @@
-"""[limit:NAME] with scope = global: the state in Redis, and replies on the wire."""
+"""[limit:NAME] with scope = global: the state in Redis, replies on the wire, who is refused, held or observed, and
+what a request costs."""
 
 import time
 
 import pytest
 
 from harness.fake_redis import always
-from harness.global_limits import (
-    ALL_KINDS,
-    GRANTED,
-    KEYS,
-    Decider,
-    key_of,
-    refused_for,
-    rush,
-    shared,
-    shared_funnel,
-)
-from harness.identity import add_users, authenticated
-from harness.limits import admitted, counter, explain, limits, refuses, spend
-from harness.resp import OK, PONG, QUEUED, encode, wait_for
+from harness.global_limits import ALL_KINDS, GRANTED, KEYS, Decider, asked, key_of, refused_for, rush, shared, total
+from harness.limits import admitted, counter, explain, refuses, spend
+from harness.resp import OK, encode, wait_for
 
 
 # ---- the state in Redis ----
@@ -33,30 +23,6 @@ def test_keys_and_types(make_sidecar, redis, any_kind):
         assert observer("TYPE", key) == b"string"
         life = 3_600_000 * (100 if KEYS[any_kind] == "funnel" else 1) + 500 + 1001
         assert 0 < observer("PTTL", key) <= life
-
-
-@pytest.mark.parametrize(
-    ("per", "subject"),
-    [
-        ("all", "all"),
-        ("ip", "ip:127.0.0.1"),
-        ("ip/24", "ip:127.0.0.0/24"),
-        ("user", "user:alice"),
-        ("name", "name:web"),
-        ("key", "key:7"),
-        ("user+key", "user:alice\nkey:7"),
-        ("ip+name", "ip:127.0.0.1\nname:web"),
-    ],
-)
-def test_subjects_are_called_as_limits_calls_them(make_sidecar, redis, per, subject):
-    headgate = make_sidecar(shared("api", per=per, limit=1))
-    add_users(redis, "alice")
-    client = authenticated(headgate, "alice")
-    client("CLIENT", "SETNAME", "web")
-    assert spend(client, "INCR", "7", count=2, name="api") == 1
-    assert redis.connect()("KEYS", "headgate:hist:*") == [f"headgate:hist:slots:api:{subject}".encode()]
-    if "\n" not in subject:
-        assert [line["offender"] for line in limits(headgate)[1]] == [subject]
 
 
 def test_keys_are_in_database_0_whatever_the_client_selected(make_sidecar, redis, pool):
@@ -83,30 +49,7 @@ def test_keys_of_any_bytes(make_sidecar, redis):
         assert len(states) == len(keys) and max(map(len, states)) < 1000
 
 
-def test_state_is_small_however_large_the_limit(make_sidecar, redis):
-    rules = shared(limit=1_000_000, window="1s")
-    clients = [make_sidecar(rules).connect(), make_sidecar(rules).connect()]
-    with redis.connect() as observer:
-        until = time.monotonic() + 0.8
-        while time.monotonic() < until:
-            rush(clients, 50)
-            assert (observer("MEMORY", "USAGE", "headgate:hist:slots:a:all") or 0) <= 2048
-    leased = make_sidecar(shared("b", limit=10**9, window="1s", accuracy="leased")).connect()
-    for _ in range(10):
-        assert spend(leased, count=1000, name="b") == 1000
-    assert (redis.connect()("MEMORY", "USAGE", "headgate:hist:slots:b:all") or 0) <= 2048
-
-
-def test_idle_state_expires(make_sidecar, redis):
-    rules = [shared("small", limit=5, window="100ms"), shared("slots", limit=500, window="100ms")]
-    rules += [shared_funnel("funnel", capacity=5, leak="5/100ms")]
-    rules += [shared("leased", limit=500, window="100ms", accuracy="leased")]
-    client = make_sidecar("".join(rules)).connect()
-    assert client("INCR", "n") == 1
-    with redis.connect() as observer:
-        wait_for(lambda: observer("KEYS", "headgate:hist:*") == [], what="the state to expire")
-
-
+@pytest.mark.parametrize("any_kind", ["slots", "leased funnel"])
 def test_a_script_cache_that_was_flushed(make_sidecar, redis, any_kind):
     headgate = make_sidecar(ALL_KINDS[any_kind](100))
     client = headgate.connect()
@@ -118,6 +61,7 @@ def test_a_script_cache_that_was_flushed(make_sidecar, redis, any_kind):
     assert counter(headgate, "undecided_total") == 0
 
 
+@pytest.mark.parametrize("any_kind", ["funnel", "leased"])
 def test_state_outlives_the_process(make_sidecar, redis, any_kind):
     """A sidecar that is restarted, or comes later, finds what the others have used."""
     rules = ALL_KINDS[any_kind](20)
@@ -145,16 +89,6 @@ def test_replies_keep_their_place(make_sidecar, pool, accuracy):
     assert 16 <= count <= 20
 
 
-@pytest.mark.parametrize("accuracy", ["exact", "leased"])
-def test_transactions(make_sidecar, redis, pool, accuracy):
-    client = make_sidecar(shared(limit=8, accuracy=accuracy), pool=pool).connect()
-    assert client.pipeline([("MULTI",), ("INCR", "n"), ("INCR", "n"), ("EXEC",)]) == [OK, QUEUED, QUEUED, [1, 2]]
-    replies = client.pipeline([("MULTI",), *[("INCR", "n")] * 9, ("SET", "t", 1), ("EXEC",), ("PING",)])
-    assert replies[:2] == [OK, QUEUED] and refuses(replies[9]) and replies[10] == QUEUED
-    assert replies[11].startswith(b"EXECABORT") and replies[12] == PONG
-    assert redis.connect()("MGET", "n", "t") == [b"2", None]
-
-
 def test_reply_off(make_sidecar, redis, pool):
     client = make_sidecar(shared(limit=2), pool=pool).connect()
     client.send(encode("CLIENT", "REPLY", "OFF") + encode("INCR", "n") * 5 + encode("CLIENT", "REPLY", "ON"))
@@ -164,25 +98,6 @@ def test_reply_off(make_sidecar, redis, pool):
     client.send(encode("CLIENT", "REPLY", "SKIP") + encode("INCR", "n") + encode("GET", "n"))
     assert client.read() == b"2"
     client.assert_silent()
-
-
-def test_who_half_closes_gets_all_replies(make_sidecar, pool):
-    client = make_sidecar(shared(limit=2), pool=pool).connect()
-    client.send(encode("INCR", "n") * 4 + encode("ECHO", "end"))
-    client.shutdown_write()
-    replies = client.read_many(5)
-    assert replies[:2] == [1, 2] and admitted(replies[2:4]) == 0 and replies[4] == b"end"
-    client.assert_closed()
-
-
-def test_blocking_commands_and_subscriptions(make_sidecar, redis, pool):
-    client = make_sidecar(shared(limit=2, commands="blpop subscribe"), pool=pool).connect()
-    client.request("BLPOP", "list", 0)
-    client.assert_silent()
-    redis.connect()("RPUSH", "list", "x")
-    assert client.read() == [b"list", b"x"]
-    assert client("SUBSCRIBE", "a") == [b"subscribe", b"a", 1]
-    assert refuses(client("SUBSCRIBE", "b"))
 
 
 def test_nobody_else_waits_for_a_decision(make_sidecar, fake):
@@ -220,3 +135,89 @@ def test_a_short_refusal_is_still_a_refusal(make_sidecar, fake):
     except TimeoutError:
         pytest.fail(f"no reply, and {len(decider.asked)} calls")
     assert len(decider.asked) == 1
+
+
+# ---- refused clients ----
+
+
+def test_who_is_refused_is_refused_without_redis(make_sidecar, redis, any_kind):
+    """Until the time that the first refusal named, by this Headgate and by any other that was told so."""
+    rules = ALL_KINDS[any_kind](10)
+    headgates = [make_sidecar(rules), make_sidecar(rules)]
+    clients = [headgate.connect() for headgate in headgates]
+    # Until nothing is left: what one has leased and not used comes back after some time.
+    wait_for(lambda: rush(clients, 1) == 0 and total(headgates, "admitted_total") == 10, what="refusals of all")
+    calls, counted = asked(redis), total(headgates, "script_calls_total")
+    before = time.monotonic()
+    assert rush(clients, 300) == 0
+    assert asked(redis) == calls and total(headgates, "script_calls_total") == counted
+    wait = explain(clients[0]("INCR", "n"))[2]
+    assert wait <= 3_600_501, "the window, and how long leases last"
+    if any_kind == "slots":
+        assert wait >= 3_600_000 - 10_000 - (time.monotonic() - before) * 1000
+
+
+# ---- cost ----
+
+
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_cost_in_bytes_of_several_values(make_sidecar, redis, accuracy):
+    """Redis is asked once all of them are known of, and for all of them."""
+    request = encode("RPUSH", "l", "a" * 70_000, "b" * 100_000, "c" * 200_000)
+    rules = shared(limit=4 * len(request), cost="bytes", commands="rpush", accuracy=accuracy)
+    clients = [make_sidecar(rules).connect() for _ in range(2)]
+    replies = []
+    for number in range(7):
+        client = clients[0 if number < 2 else 1]
+        stream = encode("ECHO", "before") + request + encode("ECHO", "after")
+        for start in range(0, len(stream), 69_000):
+            client.send(stream[start : start + 69_000])
+        before, reply, after = client.read_many(3)
+        assert (before, after) == (b"before", b"after")
+        replies.append(reply)
+    assert replies[0] == 3 and refuses(replies[6])
+    count = admitted(replies)
+    assert count == 4 if accuracy == "exact" else count <= 4
+    assert redis.connect()("LLEN", "l") == 3 * count
+
+
+# ---- delay and observe ----
+
+
+@pytest.mark.parametrize("any_kind", ["slots", "leased funnel"])
+def test_a_delay_is_no_part_of_the_time_to_decide(make_sidecar, any_kind):
+    """Redis has decided, and the request waits for its turn: longer than decision_timeout."""
+    options = {"action": "delay", "max_delay": "60s", "decision_timeout": "1s"}
+    if "funnel" in any_kind:
+        headgate = make_sidecar(ALL_KINDS[any_kind](8, leak="8/1500ms", **options))
+    else:
+        headgate = make_sidecar(ALL_KINDS[any_kind](8, window="1500ms", **options))
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        client.send(encode("INCR", "n") * 5)
+    assert sorted(reply for client in clients for reply in client.read_many(5)) == list(range(1, 21))
+    assert counter(headgate, "undecided_total") == 0
+    assert counter(headgate, "refused_total") == 0
+
+
+def test_observe(make_sidecar):
+    headgate = make_sidecar(shared(limit=3, action="observe"))
+    client = headgate.connect()
+    assert client.pipeline([("INCR", "n")] * 10) == list(range(1, 11))
+    wait_for(lambda: counter(headgate, "observed_total") == 7, what="7 requests to be observed")
+    assert counter(headgate, "refused_total") == 0 and counter(headgate, "admitted_total") == 3
+
+
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_observe_waits_for_nothing(make_sidecar, fake, accuracy):
+    """Redis never decides, and what is admitted is forwarded all the same."""
+    decider = Decider(fake)
+    headgate = make_sidecar(shared(limit=3, action="observe", accuracy=accuracy), upstream=fake.url, pool="session")
+    client = headgate.connect()
+    for number in range(1, 6):
+        client.request("INCR", "n")
+        fake.expect("INCR", "n").reply(b":%d\r\n" % number)
+        assert client.read() == number
+    wait_for(lambda: decider.asked, what="the question")
+    assert len(decider.asked) == 1, "all others are asked about together"
+    assert counter(headgate, "refused_total") == 0

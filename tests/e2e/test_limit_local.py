@@ -1,142 +1,22 @@
-"""[limit:NAME] with scope = local: how much is admitted, by one rule, by several, by all workers.
-
-Where time is not the point, a window is an hour long and counts are exact however slow the machine is. Where it is, the
-client's own clock judges: a request is admitted somewhere between its sending and its reply, so that too many were
-admitted only if all of them lie, from the first sending to the last reply, surely within one window.
-"""
+"""[limit:NAME] with scope = local: how much is admitted, by several rules, by all workers, of pipelines. Windows are an hour
+long, so that counts are exact however slow the machine is. What is admitted in which time tests/walks shows."""
 
 import re
-import time
 
 import pytest
 
 from harness.admin import stats, text
-from harness.attempts import attempt, burst, hammer, judge_funnel, judge_refusals_of_funnel, judge_window
-from harness.identity import add_users, authenticated
 from harness.limits import admitted, assert_never, counter, explain, funnel, refuses, rule, spend
-from harness.resp import OK, PONG, encode, wait_for
+from harness.resp import OK, PONG, encode
 from harness.rules import reload
-
-
-# ---- sliding window ----
-
-
-def test_five_actions_in_sixty_seconds(make, redis, threads):
-    """The well-known example: each user may do five things in sixty seconds, by whatever connection."""
-    headgate = make(rule("api", per="user", limit=5, window="60s"), threads=threads)
-    add_users(redis, "alice", "bob")
-    first, second, bob = (authenticated(headgate, user) for user in ("alice", "alice", "bob"))
-    start = time.monotonic()
-    assert [client("INCR", "alice") for client in (first, second, first, second, first)] == [1, 2, 3, 4, 5]
-    for client in (second, first):
-        name, what, wait = explain(client("INCR", "alice"))
-        assert (name, what) == ("api", "5 in 1m per user")
-        assert 60_000 - (time.monotonic() - start) * 1000 <= wait <= 60_001
-    assert spend(bob, "INCR", "bob", name="api") == 5
-    assert redis.connect()("MGET", "alice", "bob") == [b"5", b"5"], "a refused request reached Redis"
-
-
-@pytest.mark.parametrize("limit", [5, 100])
-@pytest.mark.threads
-def test_never_more_in_any_window(make_shared, threads, limit):
-    headgate = make_shared(rule(per="all", limit=limit, window="500ms"), threads=threads)
-    attempts = hammer([headgate.connect() for _ in range(4)], 1.2, "INCR", "n")
-    assert sum(one.admitted for one in attempts) >= min(limit, len(attempts))
-    judge_window(attempts, limit, 0.5)
-
-
-def test_windows_begin_anywhere(make_shared):
-    """A few requests late and many a little later: windows that begin at fixed times, or are reckoned from the average
-    of two, admit too many of those."""
-    headgate = make_shared(rule(per="ip", limit=6, window="400ms"))
-    client = headgate.connect()
-    attempts = []
-    for turn in range(7):
-        for _ in range(3):
-            attempts.append(attempt(client, "INCR", "n"))
-            time.sleep(0.04 + 0.01 * turn)
-        attempts += burst(client, 10, "INCR", "n")
-        time.sleep(0.05 * (turn % 3))
-    judge_window(attempts, 6, 0.4)
-    assert sum(one.admitted for one in attempts) > 6
-
-
-def spend_all(client):
-    """A refusal after which nothing else was asked for, so that what it says still holds."""
-    replies = []
-    wait_for(lambda: replies.append(client("INCR", "n")) or refuses(replies[-1]), what="a refusal")
-    return replies[-1]
-
-
-@pytest.mark.parametrize(
-    "text_of_rule", [rule(limit=3, window="300ms"), funnel(capacity=3, leak="1/200ms")], ids=["window", "funnel"]
-)
-def test_who_waits_as_told_is_admitted(make_shared, text_of_rule):
-    client = make_shared(text_of_rule).connect()
-    for _ in range(3):
-        wait = explain(spend_all(client))[2]
-        assert 1 <= wait <= 301
-        time.sleep(wait / 1000)
-        assert admitted([client("INCR", "n")]) == 1, f"refused {wait} ms after retry in {wait} ms"
-
-
-def test_a_refusal_costs_nothing(make_shared):
-    """Who keeps trying does not push the end of the window away."""
-    client = make_shared(rule(limit=2, window="300ms")).connect()
-    assert refuses(spend_all(client))
-    wait_for(lambda: spend(client, count=1) == 1, what="to be admitted among all the trying")
-
-
-# ---- funnel ----
-
-
-def test_a_funnel_bursts_and_then_leaks(make_shared):
-    client = make_shared(funnel(per="ip", capacity=10, leak="10/s")).connect()
-    attempts = burst(client, 30, "INCR", "n")
-    assert sum(one.admitted for one in attempts) >= 10, "a burst fits an empty funnel"
-    attempts += hammer([client], 1.0, "INCR", "n")
-    time.sleep(0.35)
-    attempts += burst(client, 10, "INCR", "n") + hammer([client], 0.5, "INCR", "n")
-    judge_funnel(attempts, 10, 0.1)
-    judge_refusals_of_funnel(attempts, 10, 0.1)
-
-
-@pytest.mark.threads
-def test_a_funnel_of_several_clients(make_shared, threads):
-    headgate = make_shared(funnel(per="all", capacity=7, leak="5/250ms"), threads=threads)
-    attempts = hammer([headgate.connect() for _ in range(4)], 1.2, "INCR", "n")
-    assert sum(one.admitted for one in attempts) >= min(7, len(attempts))
-    judge_funnel(attempts, 7, 0.05)
-
-
-def test_the_refusal_of_a_funnel(make):
-    client = make(funnel("slow", per="ip", capacity=3, leak="5/h")).connect()
-    start = time.monotonic()
-    replies = client.pipeline([("INCR", "n")] * 10)
-    spent = (time.monotonic() - start) * 1000
-    assert replies[:3] == [1, 2, 3] and admitted(replies, "slow") == 3
-    for reply in replies[3:]:
-        name, what, wait = explain(reply)
-        assert name == "slow" and re.fullmatch("3 leaking 5/1?h per ip", what)
-        assert 720_000 - spent <= wait <= 720_001
 
 
 # ---- several rules ----
 
 
-def test_a_full_rule_charges_no_free_one(make_shared):
-    rules = rule("all", per="all", limit=4) + rule("own", per="connection", limit=6, commands="incr decr")
-    headgate = make_shared(rules)
-    client = headgate.connect()
-    assert spend(headgate.connect(), count=4, name="all") == 4
-    assert spend(client, name="all") == 0
-    assert spend(client, "DECR", "n", name="own") == 6
-
-
-@pytest.mark.parametrize("order", ["short middle long", "long short middle", "middle long short"])
-def test_the_refusal_names_the_longest_wait(make_shared, order):
-    windows = {"short": "20m", "middle": "2h", "long": "3d"}
-    client = make_shared("".join(rule(name, limit=1, window=windows[name]) for name in order.split())).connect()
+def test_the_refusal_names_the_longest_wait(make_shared):
+    windows = {"short": "20m", "long": "3d", "middle": "2h"}
+    client = make_shared("".join(rule(name, limit=1, window=window) for name, window in windows.items())).connect()
     assert client("INCR", "n") == 1
     name, what, wait = explain(client("INCR", "n"))
     assert name == "long" and what.startswith("1 in ") and what.endswith(" per process")
@@ -169,16 +49,6 @@ def test_what_is_observed_in_one_of_several_buckets_counts_once(make, first):
     assert (counter(headgate, "admitted_total"), counter(headgate, "observed_total")) == (3, 3)
 
 
-def test_observe(make):
-    headgate = make(rule("shadow", limit=3, action="observe") + rule("real", limit=5, commands="decr"))
-    client = headgate.connect()
-    assert client.pipeline([("INCR", "n")] * 10) == list(range(1, 11))
-    assert counter(headgate, "observed_total") == 7
-    assert counter(headgate, "refused_total") == 0
-    assert spend(client, "DECR", "n", name="real") == 5
-    assert counter(headgate, "refused_total") == 5
-
-
 # ---- workers ----
 
 
@@ -189,8 +59,8 @@ def workers_of(headgate):
 
 
 @pytest.mark.threads
-@pytest.mark.parametrize("limit", [37, 150])
-def test_all_workers_count_together(make, redis, limit):
+def test_all_workers_count_together(make, redis):
+    limit = 150
     headgate = make(rule(per="user", limit=limit), threads=4)
     clients = [headgate.connect() for _ in range(20)]
     for client in clients:
@@ -242,8 +112,7 @@ def test_a_command_that_is_translated_ends_a_pipeline(make):
     assert admitted(replies[:100]) == 5 and replies[100] == 0 and admitted(replies[101:]) == 0
 
 
-@pytest.mark.parametrize("limit", [0, 1, 63, 64, 65, 150])
-@pytest.mark.parametrize("latency", ["", "[latency]\nenabled = on\n"])
+@pytest.mark.parametrize(("limit", "latency"), [(0, ""), (63, ""), (64, "[latency]\nenabled = on\n"), (150, "")])
 def test_a_pipeline_is_admitted_up_to_the_limit(make, limit, latency):
     """The first ones of it are, however many there are, and each of the others is answered in its place."""
     headgate = make(rule(per="user", limit=limit + 1) + latency)

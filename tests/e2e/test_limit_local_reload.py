@@ -1,49 +1,29 @@
-"""[limit:NAME] with scope = local: what a reload keeps, how many are tracked, and what a file may say."""
+"""[limit:NAME] with scope = local: what a reload keeps, how many are tracked, and what the admin port tells and resets."""
 
-import re
-import subprocess
 import time
 
 import pytest
 
-from harness.admin import stats
-from harness.identity import named
-from harness.limits import admitted, await_holds, await_tracked, counter, funnel, rule, spend
-from harness.resp import Error, encode, wait_for
-from harness.rules import check_file, reload
-from harness.servers import BINARY
+from harness.admin import stats, text
+from harness.identity import add_users, authenticated, named
+from harness.limits import admitted, await_holds, await_tracked, counter, forget, funnel, limits, rule, spend
+from harness.resp import OK, Error, encode
+from harness.rules import reload
 
 
 # ---- reload ----
 
 
-SURVIVED = {
-    "nothing": {},
-    "commands": {"commands": "incr get"},
-    "except": {"except_": "name:nobody"},
-    "action": {"action": "delay", "max_delay": "1s"},
-}
-
-
-@pytest.mark.parametrize("changes", SURVIVED.values(), ids=SURVIVED)
-def test_state_survives_a_reload(make, changes):
+def test_state_survives_a_reload(make):
     before = rule(per="ip", limit=5)
     headgate = make(before, threads=4)
     clients = [headgate.connect() for _ in range(4)]
     assert spend(clients[0], count=3) == 3
     others = rule("first", limit=100, commands="decr") + "{}" + rule("last", limit=100, commands="decr")
-    reload(headgate, others.format(rule(per="ip", limit=5, **changes)), *clients)
+    reload(headgate, others.format(rule(per="ip", limit=5, commands="incr get")), *clients)
     assert [spend(client) for client in clients] == [2, 0, 0, 0]
     reload(headgate, before, *clients)
     assert [spend(client) for client in clients] == [0, 0, 0, 0]
-
-
-def test_a_funnel_survives_a_reload(make_shared):
-    headgate = make_shared(funnel(capacity=5))
-    client = headgate.connect()
-    assert spend(client, count=3) == 3
-    reload(headgate, funnel(capacity=5, commands="incr get"), client)
-    assert spend(client) == 2
 
 
 def test_observing_goes_on_with_the_same_state(make_shared):
@@ -57,25 +37,6 @@ def test_observing_goes_on_with_the_same_state(make_shared):
     assert spend(client) == 0
 
 
-RENEWED = {
-    "limit": rule(limit=6, per="connection"),
-    "window": rule(limit=6, window="2h", per="connection"),
-    "keys": rule(limit=6, keys="n*", per="connection"),
-    "per": rule(limit=6, per="ip"),
-    "algorithm": funnel(capacity=6, per="connection"),
-}
-
-
-@pytest.mark.parametrize("after", RENEWED.values(), ids=RENEWED)
-def test_another_rule_begins_anew(make_shared, after):
-    limit = 5 if after == RENEWED["limit"] else 6
-    headgate = make_shared(rule(limit=limit, per="connection"))
-    client = headgate.connect()
-    assert spend(client) == limit
-    reload(headgate, after, client)
-    assert spend(client) == 6
-
-
 def test_a_rule_comes_and_goes(make):
     headgate = make("")
     client = headgate.connect()
@@ -86,16 +47,6 @@ def test_a_rule_comes_and_goes(make):
     assert spend(client, name="b") == 3, "another name is another rule"
     reload(headgate, "", client)
     assert spend(client) == 10
-
-
-def test_a_faulty_file_changes_nothing(make):
-    headgate = make(rule(limit=5))
-    client = headgate.connect()
-    assert spend(client, count=3) == 3
-    headgate.write_rules(rule(limit=100) + rule("b", limit=0))
-    with headgate.admin() as admin:
-        assert b"[limit:b] limit" in admin("RELOAD")
-    assert spend(client) == 2
 
 
 SLOW = funnel(per="all", capacity=1, leak="1/2s", action="delay", max_delay="10m")
@@ -133,9 +84,9 @@ def test_a_rule_that_is_gone_holds_nobody(make):
 # ---- how many are tracked ----
 
 
-def test_more_subjects_than_are_tracked(make, threads):
+def test_more_subjects_than_are_tracked(make):
     """The first three have a state each, the other seven one together: nobody gets more than the limit."""
-    headgate = make(rule(per="name", limit=5, max_clients_tracked=3), threads=threads)
+    headgate = make(rule(per="name", limit=5, max_clients_tracked=3), threads=4)
     clients = [named(headgate, f"name-{number}") for number in range(10)]
     counts = [spend(client) for client in clients]
     again = [spend(client) for client in clients]
@@ -144,22 +95,6 @@ def test_more_subjects_than_are_tracked(make, threads):
     assert sum(again) == 0
     assert counter(headgate, "untracked_total") > 0
     await_tracked(headgate, 3, 4)  # that which the others share may be counted or not
-
-
-def test_subjects_that_are_gone_make_room(make_shared):
-    """In the end each of three newcomers has a state of its own."""
-    headgate = make_shared(rule(per="name", limit=1, window="150ms", max_clients_tracked=3))
-    for number in range(3):
-        assert spend(named(headgate, f"gone-{number}"), count=1) == 1
-    for client in headgate.clients:
-        client.close()
-    clients = [named(headgate, f"new-{number}") for number in range(3)]
-
-    def all_admitted():
-        time.sleep(0.15)
-        return [spend(client, count=1) for client in clients] == [1, 1, 1]
-
-    wait_for(all_admitted, 30, what="room for three")
 
 
 def test_idle_subjects_make_room_at_once(make_shared):
@@ -173,14 +108,6 @@ def test_idle_subjects_make_room_at_once(make_shared):
     assert counter(headgate, "untracked_total") == 0
 
 
-def test_what_is_tracked(make_shared, threads):
-    headgate = make_shared(rule(per="key", limit=5), threads=threads)
-    client = headgate.connect()
-    assert counter(headgate, "tracked") == 0
-    client.pipeline([("INCR", f"k{number % 50}") for number in range(100)])
-    await_tracked(headgate, 50)
-
-
 def test_idle_subjects_are_forgotten(make_shared):
     """One subject that is not idle comes after the others, and shows that the gauge has seen them."""
     rules = rule("window", per="key", limit=5, window="250ms") + funnel("funnel", per="key", capacity=5, leak="5/250ms")
@@ -190,133 +117,73 @@ def test_idle_subjects_are_forgotten(make_shared):
     await_tracked(headgate, 1)
 
 
-# ---- the file ----
+# ---- the admin port ----
 
 
-WINDOW = ("limit = 5", "window = 1s")
-FUNNEL = ("algorithm = funnel", "capacity = 5", "leak = 1/s")
-HUGE = "9" * 30
+def test_limits(make, redis):
+    headgate = make(rule("api", per="user", limit=5, window="60s") + rule("other", per="ip", limit=9, commands="get"),
+                    threads=4)
+    add_users(redis, "alice", "bob")
+    start = time.monotonic()
+    assert spend(authenticated(headgate, "alice"), count=7, name="api") == 5
+    assert spend(authenticated(headgate, "bob"), count=2, name="api") == 2
+    await_tracked(headgate, 2)
+    rules, offenders = limits(headgate)
+    passed = (time.monotonic() - start) * 1000
+    assert set(rules) == {"api", "other"}
+    expected = {"per": "user", "admitted": "7", "refused": "2", "delayed": "0", "observed": "0", "tracked": "2"}
+    assert expected.items() <= rules["api"].items()
+    assert {"per": "ip", "admitted": "0", "refused": "0", "tracked": "0"}.items() <= rules["other"].items()
+    assert [(line["offender"], line["rule"], line["refused"]) for line in offenders] == [("user:alice", "api", "2")]
+    assert 60_000 - passed <= int(offenders[0]["next_admission_ms"]) <= 60_001
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        WINDOW,
-        FUNNEL,
-        ("limit = 1", "window = 500us"),
-        ("limit = 1000000", "window = 10ms"),
-        ("limit = 5", "window = 30d"),
-        ("algorithm = sliding-window", "limit = 5", "window = 5m"),
-        ("algorithm = funnel", "capacity = 1", "leak = 1/h"),
-        ("algorithm = funnel", "capacity = 200", "leak = 5/250ms"),
-        ("algorithm = funnel", "capacity = 200", "leak = 100/1s"),
-        (*WINDOW, "per = ip/24"),
-        (*WINDOW, "per = ip/24/48"),
-        (*WINDOW, "per = ip+user+name+key"),
-        (*WINDOW, "per = connection"),
-        (*WINDOW, "per = all"),
-        (*WINDOW, "per = key", "keys = user:{*}:* cart:*"),
-        (*WINDOW, "scope = local", "accuracy = exact", "action = observe"),
-        (*WINDOW, "action = delay", "max_delay = 250ms"),
-        (*FUNNEL, "cost = bytes", "max_clients_tracked = 1"),
-        (*WINDOW, "cost = keys", "commands = @write !set config|set", "except = ip:10.0.0.0/8 user:x name:y*"),
-    ],
-    ids=", ".join,
-)
-def test_rules_that_can_be(tmp_path, options):
-    done = check_file(tmp_path, options)
-    assert done.returncode == 0, done.stderr
+def test_limits_lists_the_worst(make_shared):
+    headgate = make_shared(rule(per="name", limit=1))
+    for number in range(15):
+        assert spend(named(headgate, f"n{number}"), count=2 + number) == 1
+    _, offenders = limits(headgate)
+    assert 1 <= len(offenders) <= 10
+    assert ("name:n14", "15") in [(line["offender"], line["refused"]) for line in offenders]
 
 
-@pytest.mark.parametrize(
-    ("options", "at_fault"),
-    [
-        # Nothing, or half of what is needed.
-        ((), "limit|window"),
-        (("limit = 5",), "limit|window"),
-        (("window = 1s",), "limit|window"),
-        (("algorithm = funnel",), "algorithm|capacity|leak"),
-        (("algorithm = funnel", "capacity = 5"), "algorithm|capacity|leak"),
-        (("algorithm = funnel", "leak = 1/s"), "algorithm|capacity|leak"),
-        ((*WINDOW, "action = delay"), "action|max_delay"),
-        # Options that do not go together.
-        ((*WINDOW, "capacity = 5"), "capacity|algorithm"),
-        ((*WINDOW, "leak = 1/s"), "leak|algorithm"),
-        ((*FUNNEL, "limit = 5"), "limit|algorithm"),
-        ((*FUNNEL, "window = 1s"), "window|algorithm"),
-        ((*WINDOW, "max_delay = 1s"), "max_delay|action"),
-        ((*WINDOW, "action = observe", "max_delay = 1s"), "max_delay|action"),
-        ((*WINDOW, "accuracy = leased"), "accuracy|scope"),
-        # Numbers and times.
-        (("limit = 0", "window = 1s"), "limit"),
-        (("limit = -1", "window = 1s"), "limit"),
-        (("limit = five", "window = 1s"), "limit"),
-        (("limit = 5.5", "window = 1s"), "limit"),
-        (("limit =", "window = 1s"), "limit"),
-        ((f"limit = {HUGE}", "window = 1s"), "limit"),
-        (("limit = 5", "window = 0"), "window"),
-        (("limit = 5", "window = 0s"), "window"),
-        (("limit = 5", "window = -1s"), "window"),
-        (("limit = 5", "window = 60"), "window"),
-        (("limit = 5", "window = 1 parsec"), "window"),
-        (("limit = 5", f"window = {HUGE}d"), "window"),
-        (("algorithm = funnel", "capacity = 0", "leak = 1/s"), "capacity"),
-        (("algorithm = funnel", "capacity = -5", "leak = 1/s"), "capacity"),
-        (("algorithm = funnel", f"capacity = {HUGE}", "leak = 1/s"), "capacity"),
-        (("algorithm = funnel", "capacity = 5", "leak = 0/s"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = -1/s"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = 5"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = 5/"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = /s"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = 5/0s"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = 5/-1s"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = 5/parsec"), "leak"),
-        (("algorithm = funnel", "capacity = 5", "leak = 5/s/s"), "leak"),
-        (("algorithm = funnel", "capacity = 5", f"leak = {HUGE}/s"), "leak"),
-        (("algorithm = funnel", "capacity = 5", f"leak = 1/{HUGE}d"), "leak"),
-        ((*WINDOW, "action = delay", "max_delay = -1s"), "max_delay"),
-        ((*WINDOW, "action = delay", "max_delay = 5"), "max_delay"),
-        ((*WINDOW, "max_clients_tracked = 0"), "max_clients_tracked"),
-        ((*WINDOW, "max_clients_tracked = -1"), "max_clients_tracked"),
-        ((*WINDOW, f"max_clients_tracked = {HUGE}"), "max_clients_tracked"),
-        (("algorithm = funnel", "capacity = 1000000000", "leak = 1/30d"), "capacity|leak"),
-        # Words.
-        ((*WINDOW, "algorithm = bucket"), "algorithm"),
-        ((*WINDOW, "action = refuse"), "action"),
-        ((*WINDOW, "cost = lines"), "cost"),
-        ((*WINDOW, "scope = everywhere"), "scope"),
-        ((*WINDOW, "accuracy = rough"), "accuracy"),
-        ((*WINDOW, "on_error = maybe"), "on_error"),
-        ((*WINDOW, "per = hosts"), "per"),
-        ((*WINDOW, "per = user+"), "per"),
-        ((*WINDOW, "per = user+hosts"), "per"),
-        ((*WINDOW, "per = ip/33"), "per"),
-        ((*WINDOW, "per = ip/24/129"), "per"),
-        ((*WINDOW, "per = ip/x"), "per"),
-        ((*WINDOW, "per = user/24"), "per"),
-        # What a rule speaks of.
-        ((*WINDOW, "commands = gte"), "commands"),
-        ((*WINDOW, "commands = @bad"), "commands"),
-        ((*WINDOW, "except = ip:1.2.3"), "except"),
-        ((*WINDOW, "keys = a["), "keys"),
-        ((*WINDOW, "per = key", "keys = a:{*}:b:{*}"), "keys"),
-        ((*WINDOW, "commands = ping", "keys = a*"), "keys|commands"),
-        ((*WINDOW, "commands = ping", "per = key"), "per|commands"),
-        ((*WINDOW, "commands = ping", "per = user+key"), "per|commands"),
-        # Unknown options.
-        ((*WINDOW, "limits = 5"), "limits"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else ", ".join(value)[:60],
-)
-def test_rules_that_cannot_be(tmp_path, options, at_fault):
-    done = check_file(tmp_path, options)
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert re.search(rf"h\.ini:[1-9]: \[limit:a\] ({at_fault}) =.*: .+; expected .+", done.stderr), done.stderr
+def test_offenders_cannot_forge_lines(make_shared):
+    """Keys are anybody's text."""
+    headgate = make_shared(rule(per="key", limit=1))
+    client = headgate.connect()
+    keys = [b"x\r\nrule=forged per=ip admitted=1", b"y\noffender=forged", b"z refused=999", b"\xff\0\x1b[2J"]
+    for key in keys:
+        assert spend(client, "INCR", key) == 1
+    with headgate.admin() as admin:
+        lines = text(admin("LIMITS")).split("\n")
+    assert len([line for line in lines if line.strip()]) == 1 + len(keys)
+    assert all(line.rstrip("\r").isprintable() for line in lines)
+    rules, offenders = limits(headgate)
+    assert set(rules) == {"a"} and "forged" not in [line["offender"] for line in offenders]
 
 
-def test_a_rule_needs_a_name(tmp_path):
-    path = tmp_path / "h.ini"
-    path.write_text("[limit]\nlimit = 5\nwindow = 1s\n")
-    done = subprocess.run([BINARY, "-t", "-c", path], capture_output=True, text=True, timeout=30)
-    assert done.returncode == 1 and "[limit]: rule has no name" in done.stderr
+def test_reset_of_a_rule(make):
+    headgate = make(rule(per="name", limit=5) + rule("b", per="ip", limit=100), threads=4)
+    clients = [named(headgate, name) for name in ("x", "y", "x")]
+    assert [spend(client) for client in clients] == [5, 5, 0]
+    assert forget(headgate, "a") == OK
+    assert [spend(client) for client in clients] == [5, 5, 0]
+    assert limits(headgate)[0]["b"]["admitted"] == "20", "the other rule has lost nothing"
+    assert forget(headgate, "a", "name:x") == OK
+    assert [spend(client) for client in clients] == [5, 0, 0]
+    # An unset variable of a shell must not forget everything.
+    for unknown in (("none",), ("a", "name:nobody"), ("none", "name:x"), ("a", ""), ()):
+        assert isinstance(forget(headgate, *unknown), Error), unknown
+    assert [spend(client) for client in clients] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("per", ["ip/24", "connection", "all", "user+key"])
+def test_reset_of_an_offender(make_shared, per):
+    """The words of LIMITS are those that LIMIT RESET takes."""
+    headgate = make_shared(rule(per=per, limit=5))
+    client = named(headgate, "me")
+    assert spend(client, "INCR", "k") == 5
+    _, offenders = limits(headgate)
+    assert len(offenders) == 1
+    assert forget(headgate, "a", offenders[0]["offender"]) == OK
+    assert spend(client, "INCR", "k") == 5

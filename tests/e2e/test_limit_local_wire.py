@@ -6,11 +6,9 @@ import time
 import pytest
 
 from harness.admin import await_empty, stats
-from harness.attempts import attempt, judge_window
 from harness.identity import named
-from harness.limits import KIB_300, admitted, assert_never, await_holds, counter, explain, funnel, refuses, rule, spend
+from harness.limits import KIB_300, assert_never, await_holds, counter, explain, funnel, refuses, rule, spend
 from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Push, encode, wait_for
-from harness.servers import elapsed
 
 
 # ---- on the wire ----
@@ -24,29 +22,6 @@ def test_refusals_keep_their_place(make):
     assert all(map(refuses, replies[9::3]))
     assert replies[10::3] == [b"%d" % n for n in range(3, 200)]
     assert replies[11::3] == [b"3"] * 197
-
-
-def test_pieces_of_a_request(make):
-    client = make(rule(limit=2)).connect()
-    client.send_bytewise(encode("INCR", "n") * 3 + encode("ECHO", "x"))
-    replies = client.read_many(4)
-    assert replies[:2] == [1, 2] and refuses(replies[2]) and replies[3] == b"x"
-
-
-def test_inline_commands(make):
-    client = make(rule(limit=2)).connect()
-    client.send(b"INCR n\r\nPING\r\nincr n\r\nINCR \"n\"\r\nPING\r\n")
-    replies = client.read_many(5)
-    assert replies[:3] == [1, PONG, 2] and refuses(replies[3]) and replies[4] == PONG
-
-
-def test_a_client_that_half_closes_gets_its_refusals(make):
-    client = make(rule(limit=1)).connect()
-    client.send(encode("INCR", "n") * 3 + encode("ECHO", "end"))
-    client.shutdown_write()
-    replies = client.read_many(4)
-    assert replies[0] == 1 and admitted(replies[1:3]) == 0 and replies[3] == b"end"
-    client.assert_closed()
 
 
 def test_in_a_transaction(make, redis):
@@ -97,27 +72,6 @@ def test_in_resp3_and_among_pushes(make, redis):
     assert client("GET", "n") == b"2"
 
 
-def test_subscriptions(make, redis):
-    client = make(rule(limit=2, commands="subscribe psubscribe")).connect()
-    assert client("SUBSCRIBE", "a") == [b"subscribe", b"a", 1]
-    assert client("PSUBSCRIBE", "b*") == [b"psubscribe", b"b*", 2]
-    assert refuses(client("SUBSCRIBE", "c"))
-    publisher = redis.connect()
-    assert [publisher("PUBLISH", channel, "x") for channel in "abc"] == [1, 1, 0]
-    assert client.read_many(2) == [[b"message", b"a", b"x"], [b"pmessage", b"b*", b"b", b"x"]]
-
-
-def test_scripts_and_their_keys(make):
-    client = make(rule(keys="hot:*", limit=3, commands="eval evalsha")).connect()
-    script = "return redis.call('INCR', KEYS[1])"
-    digest = client("SCRIPT", "LOAD", script)
-    assert client.pipeline([("EVAL", script, 1, "hot:a"), ("EVALSHA", digest, 1, "hot:a")]) == [1, 2]
-    assert client("EVALSHA", digest, 1, "cold") == 1
-    assert client("EVAL", script, 2, "hot:a", "cold") == 3
-    assert refuses(client("EVALSHA", digest, 1, "hot:a")) and refuses(client("EVAL", script, 1, "hot:b"))
-    assert client("EVAL", script, 1, "cold") == 2
-
-
 def test_blocking_commands(make, redis):
     client = make(rule(limit=2, commands="blpop")).connect()
     redis.connect()("RPUSH", "list", "x")
@@ -160,17 +114,6 @@ def test_delay_keeps_a_clients_order(make):
     assert 1 <= counter(headgate, "delayed_total") <= 3
 
 
-def test_delay_in_a_sliding_window(make_shared):
-    headgate = make_shared(rule(limit=2, window="250ms", action="delay", max_delay="30s"))
-    client = headgate.connect()
-    attempts = []
-    for _ in range(6):
-        attempts.append(attempt(client, "INCR", "n"))
-    assert all(one.admitted for one in attempts)
-    assert attempts[-1].replied - attempts[0].sent >= 0.5
-    judge_window(attempts, 2, 0.25)
-
-
 def test_delay_holds_nobody_else(make):
     """The held client stays held; all others go on, even with the same command."""
     headgate = make(funnel(per="name", capacity=1, leak="1/60s", action="delay", max_delay="90s"))
@@ -195,15 +138,13 @@ def test_delay_holds_nobody_else(make):
 
 
 def test_beyond_max_delay_is_refused_at_once(make):
-    client = make(funnel(capacity=2, action="delay", max_delay="1s")).connect()
+    rules = funnel(capacity=2, action="delay", max_delay="1s")
+    headgate = make(rules + rule("b", limit=2, cost="keys", commands="mget", action="delay", max_delay="10m"))
+    client = headgate.connect()
     replies = client.pipeline([("INCR", "n")] * 5 + [("PING",)])
     assert replies[:2] == [1, 2] and replies[5] == PONG
     assert all(explain(reply)[2] > 3_000_000 for reply in replies[2:5])
-
-
-def test_what_can_never_be_is_not_held(make_shared):
-    client = make_shared(rule(limit=2, cost="keys", commands="mget", action="delay", max_delay="10m")).connect()
-    assert_never(client("MGET", "a", "b", "c"), 3)
+    assert_never(client("MGET", "a", "b", "c"), 3, "b")
 
 
 def test_who_is_held_has_a_place_in_the_queue(make_shared):
@@ -234,10 +175,10 @@ def test_who_leaves_frees_its_place(make):
 
 
 @pytest.mark.threads
-def test_many_wait_for_one_funnel(make, threads):
+def test_many_wait_for_one_funnel(make):
     """Twenty clients with three requests each, all of one subject: every one is served, in its client's order, and no
     faster than the funnel leaks."""
-    headgate = make(funnel(per="all", capacity=1, leak="1/20ms", action="delay", max_delay="30s"), threads=threads)
+    headgate = make(funnel(per="all", capacity=1, leak="1/20ms", action="delay", max_delay="30s"), threads=4)
     clients = [headgate.connect() for _ in range(20)]
     start = time.monotonic()
     for number, client in enumerate(clients):
@@ -250,21 +191,13 @@ def test_many_wait_for_one_funnel(make, threads):
     assert counter(headgate, "refused_total") == 0
 
 
-def test_delay_in_a_transaction(make):
-    client = make(funnel(capacity=1, leak="1/100ms", action="delay", max_delay="30s")).connect()
-    commands = [("MULTI",), ("INCR", "n"), ("INCR", "n"), ("INCR", "n"), ("EXEC",)]
-    assert elapsed(lambda: check_equal(client.pipeline(commands), [OK, QUEUED, QUEUED, QUEUED, [1, 2, 3]])) >= 0.2
-
-
-def check_equal(left, right):
-    assert left == right
-
-
-def test_delay_of_a_long_request(make, redis):
-    client = make(funnel(capacity=1, leak="1/150ms", action="delay", max_delay="30s", commands="set")).connect()
-    value = "x" * KIB_300
-    commands = [("SET", "a", value), ("SET", "b", value), ("STRLEN", "b"), ("SET", "b", ""), ("STRLEN", "b")]
-    assert elapsed(lambda: check_equal(client.pipeline(commands), [OK, OK, KIB_300, OK, 0])) >= 0.3
+def test_delay_of_a_long_request_and_in_a_transaction(make):
+    rules = funnel(capacity=1, leak="1/100ms", action="delay", max_delay="30s", commands="incr set")
+    client = make(rules).connect()
+    commands = [("SET", "a", "x" * KIB_300)] * 2 + [("STRLEN", "a"), ("MULTI",), ("INCR", "n"), ("INCR", "n"), ("EXEC",)]
+    start = time.monotonic()
+    assert client.pipeline(commands) == [OK, OK, KIB_300, OK, QUEUED, QUEUED, [1, 2]]
+    assert time.monotonic() - start >= 0.3
 
 
 def test_delay_and_a_rule_that_refuses(make_shared):

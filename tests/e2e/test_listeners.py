@@ -3,8 +3,6 @@
 import re
 import signal
 import socket
-import ssl
-import subprocess
 
 import pytest
 
@@ -13,6 +11,8 @@ from harness.limits import rule
 from harness.proxy_header import LOCAL, binary, connect, line
 from harness.resp import OK, PONG, Client, Closed, wait_for
 from harness.servers import BINARY, Server, free_port, run_headgate
+from harness.tls import client_context, towards_clients
+from harness.tls import connect as connect_tls
 
 PATIENCE = 20.0
 
@@ -59,7 +59,7 @@ def is_closed(client):
 # ---- headers where none is taken ----
 
 
-@pytest.mark.parametrize("header", [line("10.1.2.3"), line("2001:db8::1"), b"PROXY UNKNOWN\r\n", binary("10.1.2.3"), binary()])
+@pytest.mark.parametrize("header", [line("10.1.2.3"), b"PROXY UNKNOWN\r\n", binary("2001:db8::1")])
 def test_a_header_where_none_is_taken(front, header):
     """It is closed, as its client would take the error for the reply to its first request; and a line says what to set."""
     other = front.headgate.connect()
@@ -72,14 +72,6 @@ def test_a_header_where_none_is_taken(front, header):
     assert other("PING") == PONG
 
 
-def test_many_headers_where_none_is_taken(front):
-    """All are counted, and the log is bounded."""
-    for _ in range(50):
-        assert is_closed(connect(front.headgate.address, line("10.1.2.3")))
-    assert front.counter("proxies_unexpected_total") == 50
-    assert sum("PROXY header" in entry for entry in front.headgate.log().splitlines()) < 40
-
-
 def test_what_is_no_header(front):
     """A command of that name is asked of Redis, as any other; and a header behind the first request is none."""
     with front.headgate.connect() as client:
@@ -90,30 +82,15 @@ def test_what_is_no_header(front):
     assert front.counter("proxies_unexpected_total") == 0
 
 
-def test_a_header_where_tls_is_spoken(make_headgate, redis):
-    headgate = make_headgate(redis, start=False, tls=True)
-    headgate.write_config(upstream_ca=None, upstream=redis.url)
-    headgate.start()
-    for header in (line("10.1.2.3"), binary("10.1.2.3")):
-        with Client(headgate.address) as client:
-            address = "%s:%d" % client.socket.getsockname()
-            client.send(header)
-            with pytest.raises((Closed, ConnectionError)):
-                client.read()
-        # At most one line a second.
-        wait_for(lambda: int(stats(headgate)["tls_failed_plain_total"]) > 0, what="it to be counted")
-    assert re.search(r"0x50, as of a PROXY header: proxy_protocol = required", headgate.log())
-
-
 # ---- listeners ----
 
 
 @pytest.mark.threads
-def test_listeners_of_different_kinds_serve_at_once(make_shared, threads, tmp_path):
+def test_listeners_of_different_kinds_serve_at_once(make_shared, tmp_path):
     """[headgate]'s own, a TCP address as a URL, and two Unix sockets, each of which is removed at the end."""
     port, path = free_port(), tmp_path / "b.sock"
     rules = listener("a", f"redis://127.0.0.1:{port}, unix://{path}") + listener("b", f"unix:{tmp_path}/c.sock")
-    headgate = make_shared(rules, threads=threads)
+    headgate = make_shared(rules, threads=4)
     for address in (headgate.address, ("127.0.0.1", port), str(path), f"{tmp_path}/c.sock"):
         with Client(address) as client:
             assert client("SET", "k", "v") == OK
@@ -166,18 +143,15 @@ def test_a_password_in_an_address_is_warned_of_and_shown_nowhere(redis, make_hea
     "header, shown",
     [
         (line("192.0.2.7"), "192.0.2.7:4711"),
-        (line("2001:db8::7"), "[2001:db8::7]:4711"),
-        (binary("192.0.2.7"), "192.0.2.7:4711"),
         (binary("2001:db8::7"), "[2001:db8::7]:4711"),
-        (binary("192.0.2.7", more=b"\x04\x00\x20" + b"x" * 32), "192.0.2.7:4711"),
         (binary("192.0.2.7", more=b"\x04\xea\x60" + b"x" * 60000), "192.0.2.7:4711"),
         (binary("/run/client.sock"), "unix"),
     ],
-    ids=["line", "line-6", "binary", "binary-6", "more", "much-more", "unix"],
+    ids=["line", "binary-6", "much-more", "unix"],
 )
-def test_the_client_is_the_one_that_the_header_names(make_shared, threads, header, shown):
+def test_the_client_is_the_one_that_the_header_names(make_shared, header, shown):
     """Also when its requests come in the same packet, or the header byte by byte."""
-    front = Place(make_shared, threads=threads)
+    front = Place(make_shared, threads=4)
     with front.connect(header + b"*1\r\n$4\r\nPING\r\n") as client:
         assert client.read() == PONG
         assert shown in front.addresses()
@@ -192,7 +166,7 @@ def test_the_client_is_the_one_that_the_header_names(make_shared, threads, heade
     assert front.counter("proxies_refused_total") == 0
 
 
-@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(None), binary(None, command=LOCAL)])
+@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(None, command=LOCAL)])
 def test_who_names_nobody_is_known_by_the_address_of_the_proxy(front, header):
     with front.connect(header) as client:
         assert client("PING") == PONG
@@ -206,10 +180,9 @@ def test_who_names_nobody_is_known_by_the_address_of_the_proxy(front, header):
         (b"*1\r\n$4\r\nPING\r\n", "a Redis request without a PROXY header ahead"),
         (b"\x16\x03\x01\x02\x00\x01", "TLS without a PROXY header ahead"),
         (b"PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n", "a PROXY line with faulty addresses or ports"),
-        (b"PROXY UNKNOWN " + b"x" * 200, "a PROXY line of more than 107 bytes"),
         (binary("192.0.2.7")[:13].replace(b"\x21", b"\x31"), "a PROXY header of an unknown version or command"),
     ],
-    ids=["request", "tls", "addresses", "long", "version"],
+    ids=["request", "tls", "addresses", "version"],
 )
 def test_what_is_no_header_is_closed_at_once(front, bytes_sent, why):
     with front.connect(bytes_sent) as client, pytest.raises((Closed, ConnectionError)):
@@ -240,6 +213,10 @@ def test_who_ends_before_the_header_is_forgotten(front):
     front.connect(b"PROXY TC").close()
     wait_for(lambda: front.counter("proxies_refused_total") == 1, what="the end to be seen")
     front.headgate.await_log("ended before a whole PROXY header")
+    for _ in range(300):
+        front.connect(b"GET / HTTP/1.0\r\n\r\n").close()
+    wait_for(lambda: front.counter("proxies_refused_total") == 301, what="all to be counted")
+    assert front.headgate.log().count("something else than a PROXY header") < 30
 
 
 def test_nobody_else_is_believed(make_shared):
@@ -259,15 +236,6 @@ def test_nobody_else_is_believed(make_shared):
         assert client("PING") == PONG
 
 
-def test_the_protocol_on_a_unix_socket(make_shared, tmp_path):
-    path = f"{tmp_path}/front.sock"
-    headgate = make_shared(listener("front", f"unix:{path}", proxy_protocol="required", proxy_from="unix"))
-    with connect(path, binary("192.0.2.7", 99)) as client:
-        assert client("PING") == PONG
-        with headgate.admin() as admin:
-            assert "addr=192.0.2.7:99" in text(admin("CLIENTS"))
-
-
 def test_who_is_about_to_send_a_header_is_served_by_a_process_that_ends(front):
     """As who has just connected: otherwise a restart would be seen by clients of proxies."""
     header = line("192.0.2.7") + b"*1\r\n$4\r\nPING\r\n"
@@ -282,21 +250,6 @@ def test_who_is_about_to_send_a_header_is_served_by_a_process_that_ends(front):
     assert front.headgate.wait() == 0
 
 
-def test_a_header_that_never_comes_does_not_hold_up_the_end(front):
-    with front.connect(b"PROXY ") as client:
-        wait_for(lambda: front.counter("clients_connected") == 0, what="nobody to be left")
-        assert front.headgate.terminate() == 0
-        with pytest.raises((Closed, ConnectionError)):
-            client.read()
-
-
-def test_many_without_a_header_do_not_fill_the_log(front):
-    for _ in range(300):
-        front.connect(b"GET / HTTP/1.0\r\n\r\n").close()
-    wait_for(lambda: front.counter("proxies_refused_total") == 300, what="all to be counted")
-    assert front.headgate.log().count("something else than a PROXY header") < 30
-
-
 def test_those_who_wait_count_as_clients(make_shared):
     """Or somebody could hold more descriptors than max_clients."""
     front = Place(make_shared, max_clients=5)
@@ -308,56 +261,14 @@ def test_those_who_wait_count_as_clients(make_shared):
         client.close()
 
 
-class Sealed:
-    """TLS as a client speaks it, with its bytes at hand: they can go in one packet with what stands ahead of them."""
-
-    def __init__(self, authority):
-        context = ssl.create_default_context(cafile=authority)
-        context.check_hostname = False
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self.incoming, self.outgoing)
-
-    def run(self, connection, step, ahead=b""):
-        """step(), with as many bytes sent and received as it takes."""
-        while True:
-            try:
-                result = step()
-            except ssl.SSLWantReadError:
-                connection.sendall(ahead + self.outgoing.read())
-                ahead = b""
-                received = connection.recv(1 << 16)
-                assert received, "closed within TLS"
-                self.incoming.write(received)
-            else:
-                connection.sendall(self.outgoing.read())
-                return result
-
-
-@pytest.fixture
-def certificate(tmp_path):
-    """A certificate that is its own authority, and its key."""
-    paths = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        + ["-subj", "/CN=headgate", "-out", paths[0], "-keyout", paths[1]],
-        check=True,
-        capture_output=True,
-    )
-    return paths
-
-
-@pytest.mark.parametrize("header", [line("192.0.2.7"), binary("192.0.2.7", more=b"\x04\x04\x00" + bytes(1024))])
-def test_tls_begins_behind_the_header(make_shared, certificate, header):
+def test_tls_begins_behind_the_header(make_shared):
     """Also in the same packet."""
+    ahead = [binary("192.0.2.7", more=b"\x04\x04\x00" + bytes(1024))]
     address = ("127.0.0.1", free_port())
     rules = listener("front", f"rediss://127.0.0.1:{address[1]}", proxy_protocol="required", proxy_from="127.0.0.1")
-    headgate = make_shared(rules, tls_certificate=certificate[0], tls_key=certificate[1])
-    sealed = Sealed(certificate[0])
-    with socket.create_connection(address, timeout=PATIENCE) as connection:
-        sealed.run(connection, sealed.tls.do_handshake, ahead=header)
-        sealed.tls.write(b"*1\r\n$4\r\nPING\r\n")
-        connection.sendall(sealed.outgoing.read())
-        assert sealed.run(connection, lambda: sealed.tls.read(100)) == b"+PONG\r\n"
+    headgate = make_shared(rules, **towards_clients())
+    with connect_tls(address, client_context(), cut=lambda data: [ahead.pop() + data] if ahead else [data]) as client:
+        assert client("PING") == PONG
         with headgate.admin() as admin:
             assert "addr=192.0.2.7:4711" in text(admin("CLIENTS"))
     with connect(address, b"\x16\x03\x01\x02\x00\x01") as client, pytest.raises((Closed, ConnectionError)):
@@ -373,8 +284,15 @@ def spend(client, count=6):
     return sum(isinstance(reply, int) for reply in replies)
 
 
-def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared):
-    headgate = make_shared("", proxy_protocol="required", proxy_from="127.0.0.0/8")
+def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared, tmp_path):
+    """And one on a Unix socket."""
+    path = f"{tmp_path}/front.sock"
+    rules = listener("front", f"unix:{path}", proxy_protocol="required", proxy_from="unix")
+    headgate = make_shared(rules, proxy_protocol="required", proxy_from="127.0.0.0/8")
+    with connect(path, binary("192.0.2.7", 99)) as client:
+        assert client("PING") == PONG
+        with headgate.admin() as admin:
+            assert "addr=192.0.2.7:99" in text(admin("CLIENTS"))
     with connect(headgate.address, line("192.0.2.7")) as client:
         assert client("PING") == PONG
         with headgate.admin() as admin:
@@ -383,7 +301,7 @@ def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared
     headgate.await_log("a Redis request without a PROXY header ahead")
 
 
-@pytest.mark.parametrize("per", ["ip", "process", "uid"])
+@pytest.mark.parametrize("per", ["ip", "process"])
 def test_limits_are_of_the_client_and_not_of_the_proxy(make_shared, per):
     """The process at the other end is the proxy's: who is passed on is known by its address instead."""
     front = Place(make_shared, rules=rule(limit=3, per=per))
@@ -391,14 +309,6 @@ def test_limits_are_of_the_client_and_not_of_the_proxy(make_shared, per):
         assert spend(first) == 3
         assert spend(same) == 0
     with front.connect(line("192.0.2.8")) as other:
-        assert spend(other) == 3
-
-
-def test_exceptions_by_address_are_for_the_client(make_shared):
-    """127.0.0.1 is the proxy, which is nobody's exception."""
-    front = Place(make_shared, rules=rule(limit=3, per="ip", except_="ip:192.0.2.0/24 ip:127.0.0.1"))
-    with front.connect(line("192.0.2.7")) as free, front.connect(line("198.51.100.1")) as other:
-        assert spend(free) == 6
         assert spend(other) == 3
 
 
@@ -434,11 +344,11 @@ def haproxy(front):
     server.discard()
 
 
-@pytest.mark.parametrize("version", ["one", "two"])
-def test_what_haproxy_sends_is_understood(front, haproxy, version):
+def test_what_haproxy_sends_is_understood(front, haproxy):
     """The client's own address, as that of its socket."""
-    with Client(("127.0.0.1", haproxy[version])) as client:
-        assert client("SET", "k", "v" * 100_000) == OK
-        assert client("GET", "k") == b"v" * 100_000
-        assert "127.0.0.1:%d" % client.socket.getsockname()[1] in front.addresses()
+    for port in haproxy.values():
+        with Client(("127.0.0.1", port)) as client:
+            assert client("SET", "k", "v" * 100_000) == OK
+            assert client("GET", "k") == b"v" * 100_000
+            assert "127.0.0.1:%d" % client.socket.getsockname()[1] in front.addresses()
     assert front.counter("proxies_refused_total") == 0

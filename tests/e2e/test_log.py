@@ -39,10 +39,10 @@ def test_every_line_is_json(redis, make_headgate):
 def test_json_says_of_whom_a_line_is(redis, make_headgate):
     """The name that the client gave itself, the lane that it had, and the rule that closed it."""
     headgate = make_headgate(redis, pool="session", log_format="json", tls=False)
-    client = headgate.connect()
-    assert client("CLIENT", "SETNAME", 'worker-7","level":"error') == OK
-    client.send(b"*1\r\nX\r\n")
-    client.read_to_end()
+    with headgate.connect() as client:
+        assert client("CLIENT", "SETNAME", 'worker-7","level":"error') == OK
+        client.send(b"*1\r\nX\r\n")
+        client.read_to_end()
     headgate.await_log("closing client")
     (line,) = [line for line in map(json.loads, headgate.log().splitlines()) if "closing" in line["message"]]
     assert line["name"] == 'worker-7","level":"error' and line["level"] == "info"
@@ -63,7 +63,7 @@ def test_no_client_fills_the_log(redis, make_headgate):
     """Whoever comes again and again with what closes him."""
     headgate = make_headgate(redis)
     before = len(headgate.log())
-    for _ in range(3000):
+    for _ in range(2100):
         with socket.create_connection(headgate.address) as connection:
             connection.sendall(b"*1\r\nX\r\n")
             assert connection.recv(100).startswith(b"-ERR Protocol error")

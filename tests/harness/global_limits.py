@@ -77,14 +77,6 @@ def settle(redis, headgate, clients=20):
     wait_for(quiet, what="no more scripts")
 
 
-def never_more(attempts, limit, seconds):
-    """In no window more than limit, by the sending of the first and the reply to the last in it."""
-    taken = [one for one in attempts if one.admitted]
-    for first in taken:
-        surely = sum(first.sent <= one.sent and one.replied < first.sent + seconds for one in taken)
-        assert surely <= limit, f"{surely} in {seconds} s from {first.sent}"
-
-
 class Stopped:
     """Redis stands still for as long as this lasts."""
 

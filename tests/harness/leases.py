@@ -102,6 +102,15 @@ def take(client, key, token="t", ms=LEASE_MS):
     assert client("SET", key, token, "NX", "PX", ms) == OK, f"{key} is taken"
 
 
+def say(client, line, key):
+    """The last reply to commands that stand between semicolons. KEY stands for the key, RELEASE and EXTEND for scripts, MS and
+    END for a lease and its end."""
+    texts = {"RELEASE": COMPARE_AND_DELETE, "EXTEND": COMPARE_AND_PEXPIRE, "MS": LEASE_MS}
+    texts["END"] = int(time.time() * 1000) + LEASE_MS
+    commands = [command.split() for command in line.split("; ")]
+    return client.pipeline([[texts.get(word) or word.replace("KEY", key) for word in command] for command in commands])[-1]
+
+
 def remaining(redis, *keys):
     """Their times to live in ms, by key."""
     with redis.connect() as direct:
