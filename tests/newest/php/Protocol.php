@@ -6,17 +6,6 @@ const ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARG
 // How long something is waited for that should happen at once, in seconds.
 const PATIENCE = 20;
 
-// How many clients are blocked; info: asks for INFO. Waits within reason until there are so many.
-function blocked(callable $info, int $wanted): int
-{
-    for ($end = microtime(true) + PATIENCE;; usleep(5000)) {
-        $now = (int) $info();
-        if ($now === $wanted || microtime(true) > $end) {
-            return $now;
-        }
-    }
-}
-
 // A process of its own that does something in a moment, with connections of its own, and then is gone.
 function later(callable $work): int
 {

@@ -11,7 +11,7 @@ function connect(?Redis $client = null): Redis
 }
 
 // What comes to a subscriber. Its loop ends with its connection only, and by an exception.
-function heard(string $verb, string $name, string $channel): array
+function heard(string $channel): array
 {
     $came = [];
     $own = connect();
@@ -22,7 +22,7 @@ function heard(string $verb, string $name, string $channel): array
         }
     });
     try {
-        $own->$verb([$name], function ($subscriber, ...$message) use (&$came) {
+        $own->subscribe([$channel], function ($subscriber, ...$message) use (&$came) {
             $came[] = $message;
             $subscriber->close();
         });
@@ -65,19 +65,6 @@ serve(phpversion('redis'), 'connect', [
         $digest = $client->script('load', ADD);
         return array_map(fn ($number) => $client->evalSha($digest, [$key, $number], 1), [7, 8]);
     },
-    'scan' => function ($client, $key) {
-        for ($number = 0; $number < 30; $number++) {
-            $client->set("$key:$number", $number);
-        }
-        $found = [];
-        $cursor = null;
-        while (($keys = $client->scan($cursor, "$key:*")) !== false) {
-            $found = array_merge($found, $keys);
-        }
-        $found = array_unique($found);
-        sort($found);
-        return $found;
-    },
     'greeting' => function ($client, $key) {
         $replies = [];
         foreach ([['tested', 'secret'], ['tested', 'wrong']] as $user) {
@@ -92,25 +79,6 @@ serve(phpversion('redis'), 'connect', [
         $replies[] = [$own->select(3), $own->set($key, 'there'), $client->get($key), $own->client('setname', 'tested')];
         return $replies;
     },
-    'timeouts' => function ($client, $key) {
-        $own = connect();
-        $own->setOption(Redis::OPT_READ_TIMEOUT, 0.2);
-        try {
-            $late = $own->blPop($key, 2);
-        } catch (RedisException $error) {
-            $late = 'timed out';
-        }
-        $own->setOption(Redis::OPT_READ_TIMEOUT, 20);
-        return [$late, $own->set("$key:after", 'mine'), $own->get("$key:after")];
-    },
-    'abandoned' => function ($client, $key) {
-        $blocked = fn () => $client->info('clients')['blocked_clients'];
-        $child = later(fn () => connect()->blPop($key, 0));
-        $replies = [blocked($blocked, 1)];
-        posix_kill($child, SIGKILL);
-        pcntl_waitpid($child, $status);
-        return [...$replies, blocked($blocked, 0), $client->rPush($key, 'kept'), $client->lRange($key, 0, -1)];
-    },
     'blocking' => function ($client, $key) {
         // It takes whole seconds for this command.
         $nothing = $client->rawCommand('BLPOP', $key, '0.1');
@@ -120,8 +88,7 @@ serve(phpversion('redis'), 'connect', [
         pcntl_waitpid($child, $status);
         return $replies;
     },
-    'subscribe' => fn ($client, $key) => heard('subscribe', $key, $key),
-    'patterns' => fn ($client, $key) => heard('psubscribe', "$key:*", "$key:one"),
+    'subscribe' => fn ($client, $key) => heard($key),
     'killed' => function ($client, $key) {
         $client->set($key, 'before');
         $lost = yield from untilKilled(function () use ($client, $key) {

@@ -11,10 +11,6 @@ def connect(**options)
   Redis.new(host: HOST, port: PORT, **options)
 end
 
-def blocked(client)
-  client.info('clients')['blocked_clients']
-end
-
 def wait_until
   last = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
   sleep 0.005 until yield || Process.clock_gettime(Process::CLOCK_MONOTONIC) > last
@@ -56,10 +52,6 @@ FEATURES = {
     digest = client.script(:load, ADD)
     [7, 8].map { |number| client.evalsha(digest, [key], [number]) }
   end,
-  'scan' => lambda do |client, key|
-    30.times { |number| client.set("#{key}:#{number}", number) }
-    client.scan_each(match: "#{key}:*").to_a.uniq.sort
-  end,
   'greeting' => lambda do |client, key|
     ways = [{ id: 'tested' }, { db: 3 }, { username: 'tested', password: 'secret' }, { username: 'tested', password: 'wrong' }]
     ways.map do |options|
@@ -83,27 +75,6 @@ FEATURES = {
     own.close
     replies
   end,
-  'abandoned' => lambda do |client, key|
-    own = connect(reconnect_attempts: 0)
-    waiting = Thread.new { own.blpop(key, timeout: 0) }
-    wait_until { blocked(client) == '1' }
-    seen = blocked(client)
-    waiting.kill.join
-    own.disconnect!
-    wait_until { blocked(client) == '0' }
-    [seen, client.rpush(key, 'kept'), client.lrange(key, 0, -1)]
-  end,
-  'timeouts' => lambda do |_client, key|
-    own = connect(read_timeout: 1, reconnect_attempts: 0)
-    begin
-      late = own.call('blpop', key, 4)
-    rescue Redis::TimeoutError
-      late = 'timed out'
-    end
-    replies = [late, own.set("#{key}:after", 'mine'), own.get("#{key}:after")]
-    own.close
-    replies
-  end,
   'blocking' => lambda do |client, key|
     none = client.blpop(key, timeout: 1)
     client.rpush(key, 'there')
@@ -117,22 +88,6 @@ FEATURES = {
     pushing.join
     other.close
     [none, there, pushed]
-  end,
-  'patterns' => lambda do |client, key|
-    came = []
-    own = connect
-    own.psubscribe("#{key}:*") do |on|
-      on.psubscribe do |pattern, count|
-        came << [pattern, count]
-        client.publish("#{key}:one", 'hello')
-      end
-      on.pmessage do |pattern, channel, message|
-        came << [pattern, channel, message]
-        own.punsubscribe
-      end
-    end
-    own.close
-    came
   end,
   'killed' => lambda do |client, key|
     client.set(key, 'before')

@@ -2,10 +2,10 @@
 mod protocol;
 
 use futures_util::StreamExt;
-use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, PATIENCE};
+use protocol::{soon, tell, tell_error, url, Lines, ADD, PATIENCE};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection, PubSub};
 use redis::{AsyncCommands, RedisResult, Value};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -62,19 +62,6 @@ async fn script(mut client: MultiplexedConnection, key: String, lines: &mut Line
     Ok(())
 }
 
-async fn scan(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    for number in 0..30 {
-        client.set::<_, _, ()>(format!("{key}:{number}"), number).await?;
-    }
-    let mut found = BTreeSet::new();
-    let mut each = client.scan_match::<_, Value>(format!("{key}:*")).await?;
-    while let Some(name) = each.next().await {
-        found.insert(format!("{name:?}"));
-    }
-    tell(lines, found);
-    Ok(())
-}
-
 // A hundred at once over one connection.
 async fn concurrent(client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
     let work = (0..100).map(|number| {
@@ -87,39 +74,6 @@ async fn concurrent(client: MultiplexedConnection, key: String, lines: &mut Line
     for reply in futures_util::future::join_all(work).await {
         tell(lines, reply?);
     }
-    Ok(())
-}
-
-async fn wait_blocked(client: &mut MultiplexedConnection, wanted: &str) -> RedisResult<String> {
-    let end = soon();
-    loop {
-        let now = blocked_in(&redis::cmd("INFO").arg("clients").query_async::<String>(client).await?);
-        if now == wanted || Instant::now() > end {
-            return Ok(now);
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// A client that goes away while it blocks takes nothing with it.
-async fn abandoned(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    let (mut own, name) = (connect(&url("", "")).await?, key.clone());
-    let waiting = tokio::spawn(async move { own.blpop::<_, Value>(name, 0.0).await });
-    tell(lines, wait_blocked(&mut client, "1").await?);
-    waiting.abort();
-    tell(lines, wait_blocked(&mut client, "0").await?);
-    tell(lines, client.rpush::<_, _, Value>(&key, "kept").await?);
-    tell(lines, client.lrange::<_, Value>(&key, 0, -1).await?);
-    Ok(())
-}
-
-/// With the half second that the library waits by default.
-async fn timeouts(_: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    let mut own = library(&url("", ""))?.get_multiplexed_async_connection().await?;
-    tell(lines, own.blpop::<_, Value>(&key, 2.0).await.map_err(|error| error.is_timeout()));
-    own.set_response_timeout(PATIENCE);
-    tell(lines, own.set::<_, _, Value>(format!("{key}:after"), "mine").await?);
-    tell(lines, own.get::<_, Value>(format!("{key}:after")).await?);
     Ok(())
 }
 
@@ -158,28 +112,6 @@ async fn unsubscribe(_: MultiplexedConnection, key: String, lines: &mut Lines) -
     let channel = key.replace("unsubscribe", "subscribe");
     let own = SUBSCRIPTIONS.lock().expect("subscriptions").get_or_insert_default().remove(&channel);
     tell(lines, own.expect("a subscription").unsubscribe(&channel).await);
-    Ok(())
-}
-
-async fn patterns(mut client: MultiplexedConnection, key: String, lines: &mut Lines) -> RedisResult<()> {
-    let mut own = library(&url("", ""))?.get_async_pubsub().await?;
-    own.subscribe(&key).await?;
-    own.psubscribe(format!("{key}:*")).await?;
-    for channel in [key.clone(), format!("{key}:one")] {
-        tell(lines, client.publish::<_, _, Value>(channel, "hello").await?);
-        tell_message(&mut own, lines).await?;
-    }
-    own.punsubscribe(format!("{key}:*")).await?;
-
-    // On the connection that has commands, too.
-    let (sender, mut came) = tokio::sync::mpsc::unbounded_channel();
-    let config = patient().set_push_sender(sender);
-    let mut both = library(&url("", "?protocol=resp3"))?.get_multiplexed_async_connection_with_config(&config).await?;
-    both.psubscribe(format!("{key}:*")).await?;
-    tell(lines, both.publish::<_, _, Value>(format!("{key}:two"), "there").await?);
-    for _ in 0..2 {
-        tell(lines, tokio::time::timeout(PATIENCE, came.recv()).await.expect("a push in time"));
-    }
     Ok(())
 }
 
@@ -295,15 +227,11 @@ async fn outcome(client: MultiplexedConnection, name: &str, number: usize) -> Li
         "transaction" => transaction(client, key, &mut lines).await,
         "watch" => watch(client, key, &mut lines).await,
         "script" => script(client, key, &mut lines).await,
-        "scan" => scan(client, key, &mut lines).await,
         "concurrent" => concurrent(client, key, &mut lines).await,
         "greeting" => greeting(client, key, &mut lines).await,
-        "abandoned" => abandoned(client, key, &mut lines).await,
-        "timeouts" => timeouts(client, key, &mut lines).await,
         "blocking" => blocking(client, key, &mut lines).await,
         "subscribe" => subscribe(client, key, &mut lines).await,
         "unsubscribe" => unsubscribe(client, key, &mut lines).await,
-        "patterns" => patterns(client, key, &mut lines).await,
         "caching" => caching(client, key, &mut lines).await,
         "killed" => killed(client, key, &mut lines).await,
         "cluster_mode" => cluster_mode(client, key, &mut lines).await,
