@@ -13,10 +13,6 @@ struct chaos {
     struct servers *servers;
     uint64_t random;
     int64_t next_us;
-    unsigned kills;     /* CLIENT KILL TYPE normal */
-    unsigned kills_sub; /* CLIENT KILL TYPE pubsub */
-    unsigned stops;     /* SIGSTOP, SIGCONT */
-    unsigned restarts;  /* SIGKILL and a new start */
     unsigned turn;
 };
 

@@ -34,7 +34,6 @@ enum expect_kind {
 struct expectation {
     uint8_t kind; /* enum expect_kind */
     uint8_t resp; /* protocol version in which the reply comes */
-    uint8_t unit; /* 1 + the number of the unit that asked for it; 0: none did */
     uint32_t count;
     int64_t number;
     const char *text; /* a string constant */

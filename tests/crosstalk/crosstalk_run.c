@@ -2,37 +2,43 @@
 
 #include "crosstalk_attacker.h"
 #include "crosstalk_chaos.h"
-#include "crosstalk_fault_proxy.h"
-#include "crosstalk_figures.h"
-#include "crosstalk_loop.h"
-#include "crosstalk_rotation.h"
+#include "crosstalk_client.h"
 #include "crosstalk_servers.h"
 #include "crosstalk_verify.h"
-#include "crosstalk_watch.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
-#define LOOPS_MAX 16
+#define LOOPS 2
+#define EVENTS_MAX 64
+#define TICK_US 1000
+#define ROTATION_US 500000
 #define VIOLATIONS_SHOWN 5
 #define TURN_US 5000
 #define SECOND_US ((int64_t)1000000)
 #define FINAL_US (40 * SECOND_US)
-/* Fewer would not tell that what is old can go. */
-#define ROTATIONS_LEAST 3
+
+/* A thread, and every LOOPS-th client. */
+struct loop {
+    struct run *run;
+    unsigned number;
+    int epoll;
+    pthread_t thread;
+    struct figures figures;
+};
 
 /* Everything of one run that only the main thread touches. */
 struct rig {
     struct servers servers;
     struct chaos chaos;
-    struct rotation rotation;
-    struct fault_proxy *fault_proxy;
+    int64_t next_rotation_us;
     struct watch watch;
     struct attackers attackers;
-    struct loop loops[LOOPS_MAX];
+    struct loop loops[LOOPS];
     unsigned loops_started;
     int64_t start_us;
     int64_t load_us; /* how long the load lasted */
@@ -51,10 +57,39 @@ void run_violation(struct run *run, const char *format, ...)
     atomic_store(&run->phase, PHASE_STOP);
 }
 
+static void *loop_run(void *context)
+{
+    struct loop *loop = context;
+    struct epoll_event events[EVENTS_MAX];
+    int64_t next_tick = 0;
+    while (run_phase(loop->run) != PHASE_STOP) {
+        int count = epoll_wait(loop->epoll, events, EVENTS_MAX, 1);
+        for (int at = 0; at < count; at++)
+            client_event(events[at].data.ptr, events[at].events);
+        int64_t now = now_us();
+        if (now < next_tick)
+            continue;
+        next_tick = now + TICK_US;
+        for (uint32_t index = loop->number; index < loop->run->options.clients; index += LOOPS)
+            client_tick(&loop->run->clients[index], now);
+    }
+    return NULL;
+}
+
+static bool loop_start(struct loop *loop, struct run *run, unsigned number)
+{
+    *loop = (struct loop){.run = run, .number = number, .epoll = epoll_create1(EPOLL_CLOEXEC)};
+    if (loop->epoll < 0)
+        return false;
+    for (uint32_t index = number; index < run->options.clients; index += LOOPS)
+        client_init(&run->clients[index], run, &loop->figures, loop->epoll, index);
+    return pthread_create(&loop->thread, NULL, loop_run, loop) == 0;
+}
+
 static bool rig_start_attackers(struct rig *rig, struct run *run)
 {
     return run->options.attackers == 0 ||
-           (watch_start(&rig->watch, run, &rig->servers) && attackers_start(&rig->attackers, run, run->options.trace));
+           (watch_start(&rig->watch, run, &rig->servers) && attackers_start(&rig->attackers, run));
 }
 
 static bool rig_choose_client_port(const struct rig *rig, struct run *run)
@@ -65,7 +100,12 @@ static bool rig_choose_client_port(const struct rig *rig, struct run *run)
         return true;
     run->client_port =
         run->options.headgate != NULL ? servers->headgate_tls_port.number : servers->redis_tls_port.number;
-    return rotation_equip_clients(run, &servers->secrets);
+    char ca[FILE_PATH_MAX], certificate[FILE_PATH_MAX], key[FILE_PATH_MAX];
+    directory_file(servers->directory, "ca.pem", ca);
+    directory_file(servers->directory, "client.pem", certificate);
+    directory_file(servers->directory, "client.key", key);
+    run->tls = tls_context_new(ca, run->options.rotate ? certificate : NULL, key);
+    return run->tls != NULL;
 }
 
 static bool rig_start(struct rig *rig, struct run *run)
@@ -79,14 +119,9 @@ static bool rig_start(struct rig *rig, struct run *run)
             return false;
         run->port = rig->servers.headgate.port.number;
     }
-    if (options->through_fault_proxy) {
-        rig->fault_proxy = fault_proxy_start(options->fault, rig->servers.redis.port.number, options->seed, &run->port);
-        if (rig->fault_proxy == NULL)
-            return false;
-    }
     if (!rig_choose_client_port(rig, run))
         return false;
-    for (; rig->loops_started < options->loops; rig->loops_started++)
+    for (; rig->loops_started < LOOPS; rig->loops_started++)
         if (!loop_start(&rig->loops[rig->loops_started], run, rig->loops_started))
             return false;
     return rig_start_attackers(rig, run);
@@ -102,9 +137,17 @@ static bool rig_wait(struct rig *rig, struct run *run)
         run_violation(run, "headgate ended by itself");
     else if (now_us() > rig->start_us + (int64_t)run->options.seconds * SECOND_US)
         run_violation(run, "the run did not end within %u s", run->options.seconds);
-    else if (run->options.attackers > 0)
-        watch_step(&rig->watch);
+    else if (run->options.attackers > 0 && now_us() >= rig->watch.next_us)
+        watch_look(&rig->watch);
     return run_phase(run) != PHASE_STOP;
+}
+
+static bool rotate(struct rig *rig)
+{
+    if (now_us() < rig->next_rotation_us)
+        return true;
+    rig->next_rotation_us = now_us() + ROTATION_US;
+    return servers_renew_tls(&rig->servers) && servers_ask_headgate(&rig->servers, "RELOAD\r\n", "+OK");
 }
 
 /* Sends load until enough requests were sent, or too little time is left for the rest of the run. */
@@ -116,13 +159,10 @@ static void rig_load(struct rig *rig, struct run *run)
             break;
         if (run->options.chaos && !chaos_step(&rig->chaos))
             run_violation(run, "redis-server does not start again");
-        if (run->options.rotate && !rotation_step(&rig->rotation))
+        if (run->options.rotate && !rotate(rig))
             run_violation(run, "the secrets could not be exchanged");
     }
     rig->load_us = now_us() - rig->start_us;
-    if (run->options.rotate && run_phase(run) != PHASE_STOP && rig->rotation.done < ROTATIONS_LEAST)
-        run_violation(run, "the secrets were exchanged only %u times: more --requests or --seconds",
-                      rig->rotation.done);
 }
 
 /* A phase never follows PHASE_STOP, which a violation may have set meanwhile. */
@@ -167,7 +207,7 @@ static void rig_join(struct rig *rig, struct run *run)
 {
     atomic_store(&run->phase, PHASE_STOP);
     for (unsigned at = 0; at < rig->loops_started; at++)
-        loop_join(&rig->loops[at]);
+        pthread_join(rig->loops[at].thread, NULL);
     rig->loops_started = 0;
     attackers_join(&rig->attackers);
 }
@@ -180,18 +220,21 @@ static void rig_end(struct rig *rig, struct run *run)
     for (uint32_t index = 0; index < run->options.clients; index++)
         client_free(&run->clients[index]);
     attackers_free(&rig->attackers);
-    if (rig->fault_proxy != NULL)
-        printf("  %-34s %12u\n", "faults committed", fault_proxy_stop(rig->fault_proxy));
+}
+
+static void figures_print(const struct figures *figures, double seconds)
+{
+    printf("  %.1f s, %" PRIu64 " requests, %" PRIu64 " replies verified, %" PRIu64 " only in part, %" PRIu64
+           " pushes, %" PRIu64 " connections, %" PRIu64 " of them closed or refused (excused)\n",
+           seconds, figures->requests, figures->verified, figures->resynced, figures->pushes, figures->connections,
+           figures->closed_by_peer);
 }
 
 static int rig_run(struct rig *rig, struct run *run)
 {
-    struct figures sum = {0};
     rig->start_us = now_us();
     chaos_init(&rig->chaos, run, &rig->servers);
-    rotation_init(&rig->rotation, run, &rig->servers);
     bool started = rig_start(rig, run);
-    unsigned loops = rig->loops_started;
     if (started) {
         rig_load(rig, run);
         rig_final(rig, run);
@@ -199,16 +242,8 @@ static int rig_run(struct rig *rig, struct run *run)
     rig_join(rig, run);
     if (started && atomic_load(&run->violations) == 0)
         check_finished(run);
-    for (unsigned at = 0; at < loops; at++)
-        figures_add(&sum, &rig->loops[at].figures);
-    if (started)
-        figures_print(&sum, &rig->chaos, (double)rig->load_us / 1e6);
-    if (started && run->options.rotate)
-        printf("  %-34s %12u\n", "all secrets exchanged", rig->rotation.done);
-    if (started && run->options.attackers > 0) {
-        attackers_print(&rig->attackers);
-        watch_print(&rig->watch);
-    }
+    for (unsigned at = 0; started && at < LOOPS; at++)
+        figures_print(&rig->loops[at].figures, (double)rig->load_us / 1e6);
     rig_end(rig, run);
     return !started ? 2 : atomic_load(&run->violations) > 0 ? 1 : 0;
 }
@@ -220,18 +255,15 @@ int run_execute(const struct options *options)
     int result = 2;
     if (run != NULL && rig != NULL) {
         run->options = *options;
-        pthread_mutex_init(&run->tls_mutex, NULL);
         run->clients = calloc(options->clients, sizeof *run->clients);
         atomic_store(&run->requests_left, options->requests);
-        if (run->clients != NULL && options->loops <= LOOPS_MAX) {
+        if (run->clients != NULL) {
             for (uint32_t index = 0; index < options->clients; index++)
                 run->clients[index].fd = -1;
             result = rig_run(rig, run);
-            servers_free(&rig->servers, result != 0 && !options->through_fault_proxy);
+            servers_free(&rig->servers, result != 0 && options->fault == FAULT_NONE);
         }
-        for (unsigned kind = 0; kind < SECRETS_CLIENT_KINDS; kind++)
-            SSL_CTX_free(run->tls[kind]);
-        pthread_mutex_destroy(&run->tls_mutex);
+        SSL_CTX_free(run->tls);
         free(run->clients);
     }
     free(run);

@@ -145,7 +145,6 @@ void unit_reply_skip(struct client *client)
     client->session.said_reply = true;
     send_words(client, "CLIENT", "REPLY", "SKIP", NULL);
     set_send(client);
-    client->figures->silent += 2;
     unit_echo(client);
 }
 
@@ -158,10 +157,8 @@ void unit_reply_off(struct client *client)
     }
     client->session.said_reply = true;
     send_words(client, "CLIENT", "REPLY", "OFF", NULL);
-    client->figures->silent++;
     for (uint32_t left = client_random(client, 4); left > 0; left--) {
         any_send(client);
-        client->figures->silent++;
     }
     send_words(client, "CLIENT", "REPLY", "ON", NULL);
     expect_ok(client);

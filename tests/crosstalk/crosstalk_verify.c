@@ -1,7 +1,7 @@
 #include "crosstalk_verify.h"
 
+#include "crosstalk_attacker.h"
 #include "crosstalk_text.h"
-#include "crosstalk_workload.h"
 #include "rig_reply.h"
 
 #include <inttypes.h>
@@ -79,20 +79,14 @@ static void bytes_show(const char *data, size_t length, char *out)
     *out = '\0';
 }
 
-static void show_unit(const struct expectation *expectation, char *out)
-{
-    const char *name = expectation->unit > 0 ? workload_unit_name(expectation->unit - 1U) : "-";
-    if (strlen(out) + strlen(name) + strlen(kind_names[expectation->kind]) + 4 < PAST_MAX)
-        sprintf(out + strlen(out), " %s(%s)", name, kind_names[expectation->kind]);
-}
-
 /* What was answered last, as far as that is kept, the latest first: an unusual reply may be due to what went before. */
 static void show_past(const struct client *client, char *out)
 {
     const struct expectation *past;
     *out = '\0';
     for (size_t place = 0; (past = expect_dropped(&client->expected, place)) != NULL; place++)
-        show_unit(past, out);
+        if (strlen(out) + strlen(kind_names[past->kind]) + 2 < PAST_MAX)
+            sprintf(out + strlen(out), ", %s", kind_names[past->kind]);
 }
 
 static void tell_violation(struct client *client, const char *what, const char *data, size_t length)
@@ -146,10 +140,7 @@ static bool message_in_order(struct client *client, struct tracker *tracker, con
     *tracker = (struct tracker){message->generation, message->number};
     if (!followed || message->number == last + 1)
         return true;
-    if (message->number <= last || !client->run->options.chaos)
-        return false;
-    client->figures->gaps++;
-    return true;
+    return message->number > last && client->run->options.chaos;
 }
 
 static bool message_is_own(struct client *client, const struct token *token, struct tracker *trackers)
@@ -173,7 +164,7 @@ static bool is_attackers_key(const struct client *client, const struct token *to
 }
 
 /* The same in RESP2, where it comes to subscribers as a message: the cursor is behind its channel. */
-static bool check_redirected(struct client *client, struct cursor *cursor)
+static bool check_redirected(const struct client *client, struct cursor *cursor)
 {
     struct token token;
     token_next(cursor, &token);
@@ -185,7 +176,6 @@ static bool check_redirected(struct client *client, struct cursor *cursor)
         if (!is_attackers_key(client, &key))
             return false;
     }
-    client->figures->redirected++;
     return true;
 }
 
@@ -206,7 +196,7 @@ static bool check_published(struct client *client, struct cursor *cursor, int64_
 }
 
 /* The cursor is behind the word "invalidate". Null stands for all keys (Redis was emptied). */
-static bool check_invalidated(struct client *client, struct cursor *cursor)
+static bool check_invalidated(const struct client *client, struct cursor *cursor)
 {
     struct token token;
     token_next(cursor, &token);
@@ -215,10 +205,8 @@ static bool check_invalidated(struct client *client, struct cursor *cursor)
         uint32_t owner;
         char text[TEXT_MAX] = "";
         token_next(cursor, &token);
-        if (is_attackers_key(client, &token)) {
-            client->figures->redirected++;
+        if (is_attackers_key(client, &token))
             continue;
-        }
         if (token.length >= sizeof text)
             return false;
         memcpy(text, token.data, token.length);
@@ -467,20 +455,14 @@ static bool check_reply(struct client *client, const struct expectation *expecte
 /* ---- what faults excuse ---- */
 
 /* Errors of Redis or Headgate that tell of the other's absence. */
-static bool error_excused(struct client *client, const char *data, size_t length)
+static bool error_excused(const struct client *client, const char *data, size_t length)
 {
     struct cursor cursor = {data, data + length};
     struct token token;
     token_next(&cursor, &token);
     if (token.type != '-' || !run_excused(client->run))
         return false;
-    if (starts_with(&token, "LOADING"))
-        client->figures->errors_loading++;
-    else if (starts_with(&token, "ERR headgate:") || starts_with(&token, "UPSTREAM"))
-        client->figures->errors_upstream++;
-    else
-        return false;
-    return true;
+    return starts_with(&token, "LOADING") || starts_with(&token, "ERR headgate:") || starts_with(&token, "UPSTREAM");
 }
 
 static bool depends_on_data(const struct expectation *expected)
@@ -517,14 +499,9 @@ static bool take_excused(struct client *client, const char *data, size_t length)
 /* Not while faults are excused: then it is their time. */
 static void check_time(struct client *client, const struct expectation *expected, const char *data, size_t length)
 {
-    struct run *run = client->run;
-    int64_t age = now_us() - expected->sent_us;
-    if (run->options.chaos || run->options.attackers == 0)
-        return;
-    for (long long slowest = atomic_load(&run->slowest_us); age > slowest;)
-        if (atomic_compare_exchange_weak(&run->slowest_us, &slowest, age))
-            break;
-    if (age > (int64_t)run->options.patience * 1000000)
+    const struct options *options = &client->run->options;
+    int64_t patience = options->fault == FAULT_DELAY ? 0 : PATIENCE_US;
+    if (!options->chaos && options->attackers > 0 && now_us() > expected->sent_us + patience)
         tell_violation(client, "a reply that comes too late", data, length);
 }
 

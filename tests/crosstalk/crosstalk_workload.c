@@ -4,62 +4,59 @@
 #include "crosstalk_units.h"
 
 struct unit {
-    const char *name;
     void (*send)(struct client *client);
     uint32_t weight;
     uint32_t weight_subscribed; /* while subscribed in RESP2; 0: forbidden then */
 };
 
 static const struct unit units[] = {
-    {"echo", unit_echo, 1500, 0},
-    {"inline", unit_inline, 200, 0},
-    {"ping", unit_ping, 800, 1000},
-    {"set", unit_set, 1800, 0},
-    {"get", unit_get, 2500, 0},
-    {"mget", unit_mget, 500, 0},
-    {"incr", unit_increment, 800, 0},
-    {"lifetime", unit_lifetime, 200, 0},
-    {"whoami", unit_whoami, 100, 0},
-    {"large", unit_large, 2, 0},
-    {"multi", unit_multi, 150, 0},
-    {"discard", unit_discard, 40, 0},
-    {"execabort", unit_abort, 40, 0},
-    {"watch", unit_watch, 60, 0},
-    {"watch-shared", unit_watch_shared, 30, 0},
-    {"blpop", unit_list, 60, 0},
-    {"blpop-timeout", unit_timeout, 8, 0},
-    {"mailbox", unit_mailbox, 40, 0},
-    {"mail", unit_mail, 60, 0},
-    {"publish", unit_publish, 200, 0},
-    {"subscribe", unit_subscribe, 10, 30},
-    {"forbidden", unit_forbidden, 0, 100},
-    {"tracking", unit_tracking, 5, 0},
-    {"setname", unit_set_name, 60, 0},
-    {"getname", unit_get_name, 100, 0},
-    {"client-id", unit_client_id, 3, 0},
-    {"client-info", unit_client_info, 3, 0},
-    {"select", unit_select, 100, 0},
-    {"other-db", unit_other_database, 200, 0},
-    {"which-db", unit_which_database, 200, 0},
-    {"auth", unit_auth, 40, 0},
-    {"auth-wrong", unit_auth_wrong, 10, 0},
-    {"noperm", unit_no_permission, 60, 0},
-    {"hello", unit_hello, 20, 0},
-    {"reset", unit_reset, 5, 5},
-    {"reply-skip", unit_reply_skip, 5, 0},
-    {"reply-off", unit_reply_off, 5, 0},
-    {"wait", unit_wait, 5, 0},
-    {"eval", unit_eval, 150, 0},
-    {"eval-error", unit_eval_error, 60, 0},
-    {"noscript", unit_no_script, 30, 0},
-    {"arity", unit_arity, 60, 0},
-    {"wrongtype", unit_wrong_type, 60, 0},
-    {"unknown", unit_unknown, 60, 0},
+    {unit_echo, 1500, 0},
+    {unit_inline, 200, 0},
+    {unit_ping, 800, 1000},
+    {unit_set, 1800, 0},
+    {unit_get, 2500, 0},
+    {unit_mget, 500, 0},
+    {unit_increment, 800, 0},
+    {unit_lifetime, 200, 0},
+    {unit_whoami, 100, 0},
+    {unit_large, 2, 0},
+    {unit_multi, 150, 0},
+    {unit_discard, 40, 0},
+    {unit_abort, 40, 0},
+    {unit_watch, 60, 0},
+    {unit_watch_shared, 30, 0},
+    {unit_list, 60, 0},
+    {unit_timeout, 8, 0},
+    {unit_mailbox, 40, 0},
+    {unit_mail, 60, 0},
+    {unit_publish, 200, 0},
+    {unit_subscribe, 10, 30},
+    {unit_forbidden, 0, 100},
+    {unit_tracking, 5, 0},
+    {unit_set_name, 60, 0},
+    {unit_get_name, 100, 0},
+    {unit_client_id, 3, 0},
+    {unit_client_info, 3, 0},
+    {unit_select, 100, 0},
+    {unit_other_database, 200, 0},
+    {unit_which_database, 200, 0},
+    {unit_auth, 40, 0},
+    {unit_auth_wrong, 10, 0},
+    {unit_no_permission, 60, 0},
+    {unit_hello, 20, 0},
+    {unit_reset, 5, 5},
+    {unit_reply_skip, 5, 0},
+    {unit_reply_off, 5, 0},
+    {unit_wait, 5, 0},
+    {unit_eval, 150, 0},
+    {unit_eval_error, 60, 0},
+    {unit_no_script, 30, 0},
+    {unit_arity, 60, 0},
+    {unit_wrong_type, 60, 0},
+    {unit_unknown, 60, 0},
 };
 
 #define UNIT_COUNT (sizeof units / sizeof *units)
-
-_Static_assert(UNIT_COUNT <= sizeof((struct figures *)0)->units / sizeof(uint64_t), "figures have room for each unit");
 
 /* Whether it makes the client somebody else: behind CLIENT REPLY it is closed for that, where there are rules. */
 static bool is_naming(const struct unit *unit)
@@ -85,10 +82,7 @@ static void unit_any(struct client *client)
     size_t at = 0;
     for (; drawn >= unit_weight(&units[at], session); at++)
         drawn -= unit_weight(&units[at], session);
-    client->unit = (uint8_t)(at + 1);
     units[at].send(client);
-    client->unit = 0;
-    client->figures->units[at]++;
 }
 
 unsigned workload_pipeline(struct client *client, unsigned commands)
@@ -118,9 +112,4 @@ void workload_final(struct client *client)
     unit_list(client);
     unit_client_info(client);
     unit_echo(client);
-}
-
-const char *workload_unit_name(unsigned unit)
-{
-    return unit < UNIT_COUNT ? units[unit].name : NULL;
 }

@@ -12,7 +12,4 @@ void workload_quit(struct client *client);
 /* The last commands of a run, which show that the client still works in every respect. */
 void workload_final(struct client *client);
 
-/* The name of a unit by its number, for figures; NULL behind the last. */
-const char *workload_unit_name(unsigned unit);
-
 #endif
