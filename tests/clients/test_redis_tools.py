@@ -57,7 +57,9 @@ def test_a_dump_by_replication(target, tmp_path):
     assert check.returncode == 0 and "1000 keys read" in check.stdout, check.stdout
 
 
-@pytest.mark.parametrize("options", [["-c", "50", "-n", "50000", "-P", "64"], ["-c", "20", "-n", "2000", "-d", "16384", "-k", "0"]])
+@pytest.mark.parametrize(
+    "options", [["-c", "50", "-n", "50000", "-P", "64"], ["-c", "20", "-n", "2000", "-d", "16384", "-k", "0"]]
+)
 def test_benchmark(target, options):
     host, port = target.address
     result = subprocess.run(
