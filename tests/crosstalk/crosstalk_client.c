@@ -73,7 +73,6 @@ void client_new_generation(struct client *client)
     memset(session->counters, 0, sizeof session->counters);
     memset(session->list_clean, 0, sizeof session->list_clean);
     memset(session->marked, 0, sizeof session->marked);
-    memset(client->mailbox_trackers, 0, sizeof client->mailbox_trackers);
 }
 
 unsigned client_home_user(const struct client *client)

@@ -108,14 +108,10 @@ struct client {
 
     int64_t known_id;    /* CLIENT ID; 0: not asked */
     unsigned id_changes; /* after client_id_timeout it is another one, once */
-    int64_t lifetime;    /* last value of the counter that outlives connections */
-    unsigned lifetime_epoch;
-    bool listening;   /* between the replies to SUBSCRIBE and UNSUBSCRIBE */
-    uint32_t channel; /* to that of this generation */
+    bool listening;      /* between the replies to SUBSCRIBE and UNSUBSCRIBE */
+    uint32_t channel;    /* to that of this generation */
     struct tracker channel_trackers[NEIGHBOURS];
-    struct tracker mailbox_trackers[NEIGHBOURS];
     uint64_t published[NEIGHBOURS];
-    uint64_t mailed[NEIGHBOURS];
 };
 
 void client_init(struct client *client, struct run *run, struct figures *figures, int epoll, uint32_t index);

@@ -83,7 +83,7 @@ static void write_attacker_conf(FILE *file, const struct options *options)
 
 static void write_user(FILE *file, unsigned user, const char *password)
 {
-    fprintf(file, "user %s on >%s ~u%u:* ~mb:* ~life:* &* +@all\n", user_names[user], password, user);
+    fprintf(file, "user %s on >%s ~u%u:* ~life:* &* +@all\n", user_names[user], password, user);
 }
 
 static void write_users(FILE *file, const struct options *options)

@@ -21,19 +21,16 @@ static const char *const kind_names[] = {
     [EXPECT_LARGE] = "large value",
     [EXPECT_INTEGER] = "integer",
     [EXPECT_RANGE] = "integer from",
-    [EXPECT_LIFETIME] = "integer above",
     [EXPECT_CLIENT_ID] = "CLIENT ID",
     [EXPECT_CLIENT_INFO] = "CLIENT INFO",
     [EXPECT_NULL] = "null",
     [EXPECT_NULL_ARRAY] = "null array",
     [EXPECT_ARRAY] = "array",
     [EXPECT_LIST_KEY] = "list key",
-    [EXPECT_MAILBOX] = "null or message in mailbox",
     [EXPECT_SUBSCRIBED] = "subscribed to channel",
     [EXPECT_UNSUBSCRIBED] = "unsubscribed from channel",
     [EXPECT_ERROR] = "error",
     [EXPECT_ERROR_OWN] = "error",
-    [EXPECT_ERROR_STORED] = "error",
     [EXPECT_HELLO] = "HELLO map of protocol",
     [EXPECT_RESET] = "status RESET",
 };
@@ -57,9 +54,7 @@ void verify_describe(const struct client *client, char *out)
         snprintf(out, DESCRIPTION_MAX, "nothing");
         return;
     }
-    int64_t number = head->kind == EXPECT_LIFETIME    ? client->lifetime
-                     : head->kind == EXPECT_CLIENT_ID ? client->known_id
-                                                      : head->number;
+    int64_t number = head->kind == EXPECT_CLIENT_ID ? client->known_id : head->number;
     snprintf(out, DESCRIPTION_MAX, "%s %s (client %" PRIu32 ", number %" PRId64 ", count %" PRIu32 ", RESP%u)",
              kind_names[head->kind], head->text != NULL ? head->text : "", client->index, number, head->count,
              (unsigned)head->resp);
@@ -265,23 +260,6 @@ static bool check_subscription(struct client *client, const struct expectation *
     return token.type == ':' && token.number == (subscribed ? 1 : 0);
 }
 
-static bool check_mailbox(struct client *client, const struct expectation *expected, struct cursor *cursor)
-{
-    struct token token;
-    char own[TEXT_MAX];
-    size_t length = text_mailbox(own, client->index, (uint32_t)expected->number);
-    token_next(cursor, &token);
-    if (is_null(&token, expected->resp, '*'))
-        return true;
-    if (token.type != '*' || token.number != 2)
-        return false;
-    token_next(cursor, &token);
-    if (!is_bulk(&token, own, length))
-        return false;
-    token_next(cursor, &token);
-    return message_is_own(client, &token, client->mailbox_trackers);
-}
-
 static bool check_hello(const struct expectation *expected, struct cursor *cursor)
 {
     struct token token;
@@ -339,18 +317,6 @@ static bool check_client_info(struct client *client, const struct expectation *e
     return check_client_id(client, &id);
 }
 
-/* A value counts only if Redis cannot have lost its data between the command and the reply. */
-static bool check_lifetime(struct client *client, const struct expectation *expected, const struct token *token)
-{
-    if (token->type != ':')
-        return false;
-    bool sure = expected->count == atomic_load(&client->run->epoch);
-    bool right = !sure || client->lifetime_epoch != expected->count || token->number > client->lifetime;
-    client->lifetime = sure ? token->number : 0;
-    client->lifetime_epoch = expected->count;
-    return right;
-}
-
 static bool check_error(struct client *client, const struct expectation *expected, const struct token *token)
 {
     char identity[TEXT_MAX];
@@ -395,8 +361,6 @@ static bool check_token(struct client *client, const struct expectation *expecte
         return token->type == ':' && token->number == expected->number;
     case EXPECT_RANGE:
         return token->type == ':' && token->number >= expected->number && token->number <= (int64_t)expected->count;
-    case EXPECT_LIFETIME:
-        return check_lifetime(client, expected, token);
     case EXPECT_CLIENT_ID:
         return check_client_id(client, token);
     case EXPECT_CLIENT_INFO:
@@ -407,7 +371,6 @@ static bool check_token(struct client *client, const struct expectation *expecte
         return is_null(token, expected->resp, '*');
     case EXPECT_ERROR:
     case EXPECT_ERROR_OWN:
-    case EXPECT_ERROR_STORED:
         return check_error(client, expected, token);
     case EXPECT_RESET:
         client->listening = false;
@@ -438,8 +401,6 @@ static bool check_reply(struct client *client, const struct expectation *expecte
     switch ((enum expect_kind)expected->kind) {
     case EXPECT_ARRAY:
         return check_array(client, expected, cursor);
-    case EXPECT_MAILBOX:
-        return check_mailbox(client, expected, cursor);
     case EXPECT_SUBSCRIBED:
         return check_subscription(client, expected, cursor, "subscribe");
     case EXPECT_UNSUBSCRIBED:
@@ -472,10 +433,7 @@ static bool depends_on_data(const struct expectation *expected)
     case EXPECT_LARGE:
     case EXPECT_INTEGER:
     case EXPECT_RANGE:
-    case EXPECT_LIFETIME:
     case EXPECT_ARRAY:
-    case EXPECT_MAILBOX:
-    case EXPECT_ERROR_STORED:
         return true;
     default:
         return false;

@@ -1,4 +1,5 @@
-/* What clients send: random units, each a command or a few that belong together, with the replies to expect. */
+/* What clients send: random units, each a command or a few that belong together (functions unit_…), with the replies to
+ * expect. */
 #ifndef CROSSTALK_WORKLOAD_H
 #define CROSSTALK_WORKLOAD_H
 

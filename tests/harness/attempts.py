@@ -41,12 +41,18 @@ def hammer(clients, seconds, *command):
         return [one for attempts in executor.map(work, clients) for one in attempts]
 
 
-def judge_window(attempts, limit, seconds):
-    """Never more than limit in any window; and nobody is refused while there is plenty of room."""
+def never_more(attempts, limit, seconds):
+    """In no window more than limit, by the sending of the first and the reply to the last in it. Those that were."""
     taken = [one for one in attempts if one.admitted]
     for first in taken:
         surely = sum(first.sent <= one.sent and one.replied < first.sent + seconds for one in taken)
         assert surely <= limit, f"{surely} in {seconds} s from {first.sent}"
+    return taken
+
+
+def judge_window(attempts, limit, seconds):
+    """Never more than limit in any window; and nobody is refused while there is plenty of room."""
+    taken = never_more(attempts, limit, seconds)
     sent = sorted(one.sent for one in taken)
     replied = sorted(one.replied for one in taken)
     for refused in attempts:
