@@ -232,12 +232,6 @@ def php_program(library, folder):
     return ["php", folder / library.program]
 
 
-def ruby_program(library, folder):
-    need("ruby")
-    copy(library, folder)
-    return ["ruby", folder / library.program]
-
-
 LANGUAGES = {
     "python": (python, python_program),
     "node": (node, node_program),
@@ -245,7 +239,6 @@ LANGUAGES = {
     "java": (java, java_program),
     "rust": (rust, rust_program),
     "php": (of_debian, php_program),
-    "ruby": (of_debian, ruby_program),
 }
 
 

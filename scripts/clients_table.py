@@ -77,7 +77,6 @@ LIBRARIES = [
     # With the setting of Headgate that serves it best.
     before(FRED, "fred-brief-ids", *FRED.packages, own_lanes=False, settings=(("client_id_timeout", "100ms"),)),
     Library("phpredis", "php", ("php-redis",), "phpredis.php", topologies=True),
-    Library("redis-rb", "ruby", ("ruby-redis",), "redis_rb.rb", topologies=True),
     BULLMQ,
     before(BULLMQ, "bullmq-5", "bullmq@5.81.5", "ioredis@5.11.1"),
     Library("celery", "python", ("celery@5.7.0", "redis@8.1.0", "packaging@25.0"), "celery_jobs.py", holds=6, tls=False),

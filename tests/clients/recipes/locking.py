@@ -4,8 +4,6 @@ import threading
 import time
 import uuid
 
-import redis
-
 COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 # Longer than any of the recipes takes: what is seen must not depend on how fast the machine is.
 LEASE = 60
@@ -52,62 +50,6 @@ def until(attempt, seconds=60):
     raise AssertionError("the lock was never to be had")
 
 
-# ---- one key ----
-
-
-def release_by_watch(client, key, token):
-    with client.pipeline() as pipe:
-        while True:
-            try:
-                pipe.watch(key)
-                if pipe.get(key) != token:
-                    pipe.unwatch()
-                    return False
-                pipe.multi()
-                pipe.delete(key)
-                pipe.execute()
-                return True
-            except redis.WatchError:
-                continue
-
-
-def recipe_lock_with_time_out_and_release_by_watch(place):
-    def acquire(client):
-        token = str(uuid.uuid4())
-        until(lambda: client.set("lock:market", token, nx=True, ex=LEASE))
-        return token
-
-    added = guarded(place, acquire, lambda client, token: release_by_watch(client, "lock:market", token))
-    client = place.connect()
-    token = acquire(client)
-    stolen = release_by_watch(client, "lock:market", "another")
-    return added, stolen, release_by_watch(client, "lock:market", token), client.exists("lock:market")
-
-
-def recipe_setnx_with_expire_and_its_healing(place):
-    """Who finds a lock without a time to live gives it one: its holder may have died in between."""
-
-    def acquire(client):
-        token = str(uuid.uuid4())
-
-        def attempt():
-            if client.setnx("lock:old", token):
-                client.expire("lock:old", LEASE)
-                return True
-            if client.ttl("lock:old") == -1:
-                client.expire("lock:old", LEASE)
-            return False
-
-        until(attempt)
-        return token
-
-    added = guarded(place, acquire, lambda client, token: client.eval(COMPARE_AND_DELETE, 1, "lock:old", token))
-    client = place.connect()
-    client.setnx("lock:old", "a holder that has died")
-    client.expire("lock:old", LEASE)
-    return added, 0 < client.ttl("lock:old") <= LEASE, client.delete("lock:old")
-
-
 def recipe_set_nx_ex_with_compare_and_delete(place):
     def acquire(client):
         token = str(uuid.uuid4())
@@ -116,26 +58,6 @@ def recipe_set_nx_ex_with_compare_and_delete(place):
 
     added = guarded(place, acquire, lambda client, token: client.eval(COMPARE_AND_DELETE, 1, "lock:a", token))
     return added, place.connect().eval(COMPARE_AND_DELETE, 1, "lock:a", "none")
-
-
-def recipe_lock_of_the_library(place):
-    """redis-py's own Lock, whose scripts are loaded."""
-    locks = {}
-
-    def acquire(client):
-        lock = client.lock("lock:library", timeout=LEASE, blocking_timeout=60, sleep=0.002)
-        assert lock.acquire()
-        locks[id(lock)] = lock
-        return id(lock)
-
-    def release(_client, token):
-        locks.pop(token).release()
-        return True
-
-    added = guarded(place, acquire, release)
-    with place.connect().lock("lock:library", timeout=LEASE) as lock:
-        seen = lock.owned(), lock.extend(LEASE, replace_ttl=True), lock.reacquire()
-    return added, seen
 
 
 # ---- semaphores ----
@@ -182,29 +104,6 @@ def release_fair(client, name, token):
         pipe.zrem(name, token)
         pipe.zrem(f"{name}:owner", token)
         return pipe.execute()
-
-
-def refresh_fair(client, name, token):
-    """ZADD adds a member that is gone: then the permit was lost, and the client lets go of it."""
-    if client.zadd(name, {token: time.time()}):
-        release_fair(client, name, token)
-        return False
-    return True
-
-
-def recipe_fair_semaphore_with_counter_and_owner_set(place):
-    client, name = place.connect(), "semaphore:fair"
-    seen = [acquire_fair(client, name, f"holder{number}", 3) for number in range(5)]
-    released = release_fair(client, name, "holder0")
-    return seen, released, acquire_fair(client, name, "holder9", 3), client.zrange(f"{name}:owner", 0, -1, withscores=True)
-
-
-def recipe_refresh_of_a_fair_semaphore(place):
-    client, name = place.connect(), "semaphore:kept"
-    taken = acquire_fair(client, name, "holder", 2)
-    kept = [refresh_fair(client, name, "holder") for _ in range(3)]
-    release_fair(client, name, "holder")
-    return taken, kept, refresh_fair(client, name, "holder"), client.exists(name, f"{name}:owner")
 
 
 def recipe_semaphore_without_races(place):
