@@ -222,23 +222,12 @@ def rust_program(library, folder):
     return [target / "debug" / f"program-{library.name}"]
 
 
-def of_debian(_library, _folder, _newest):
-    """What tests/newest/packages.txt has is all there is."""
-
-
-def php_program(library, folder):
-    need("php")
-    copy(library, folder)
-    return ["php", folder / library.program]
-
-
 LANGUAGES = {
     "python": (python, python_program),
     "node": (node, node_program),
     "go": (go, go_program),
     "java": (java, java_program),
     "rust": (rust, rust_program),
-    "php": (of_debian, php_program),
 }
 
 

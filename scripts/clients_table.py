@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Library:
     name: str
     language: str
-    packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION; of Debian NAME alone
+    packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION
     program: str  # in the folder of the language
     of: str = ""  # the library that this is the major version before of
     own_lanes: bool = False  # each connection has one from the start, for what it says: CLIENT ID, CLIENT TRACKING
@@ -33,14 +33,6 @@ IOREDIS = Library("ioredis", "node", ("ioredis@6.0.0",), "ioredis.js", topologie
 GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), "go_redis.go", topologies=True)
 LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java", topologies=True)
 REDISSON = Library("redisson", "java", ("org.redisson:redisson@4.7.0",), "RedissonObjects.java", topologies=True)
-REDIS_RS_ASYNC = Library(
-    "redis-rs-async", "rust",
-    (
-        "redis+cache-aio+cluster-async+connection-manager+tokio-native-tls-comp@1.8.1", "tokio+full@1.54.1",
-        "futures-util@0.3.31",
-    ),
-    "redis_rs_async.rs", topologies=True,
-)
 FRED = Library(
     "fred", "rust", ("fred+enable-native-tls+i-all@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs",
     own_lanes=True, topologies=True,
@@ -72,11 +64,9 @@ LIBRARIES = [
         REDISSON, "redisson-3", "org.redisson:redisson@3.45.1",
         replaced=("ReturnType.LIST", "ReturnType.MULTI"),
     ),
-    REDIS_RS_ASYNC,
     FRED,
     # With the setting of Headgate that serves it best.
     before(FRED, "fred-brief-ids", *FRED.packages, own_lanes=False, settings=(("client_id_timeout", "100ms"),)),
-    Library("phpredis", "php", ("php-redis",), "phpredis.php", topologies=True),
     BULLMQ,
     before(BULLMQ, "bullmq-5", "bullmq@5.81.5", "ioredis@5.11.1"),
     Library("celery", "python", ("celery@5.7.0", "redis@8.1.0", "packaging@25.0"), "celery_jobs.py", holds=6, tls=False),
@@ -119,7 +109,6 @@ FEATURES = [
     Feature("caching", together=True),
     Feature("newer"),
     Feature("modules"),
-    Feature("locks", together=True, costs=True, random=True),
     Feature("limits", together=True, costs=True, random=True),
     Feature("jobs", together=True, costs=True, random=True),
     Feature("killed", together=True, kills=True, also=("sentinel",)),

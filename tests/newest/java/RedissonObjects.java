@@ -15,12 +15,9 @@ import org.redisson.api.RBatch;
 import org.redisson.api.RBlockingQueue;
 import org.redisson.api.RBucket;
 import org.redisson.api.RClientSideCaching;
-import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFuture;
-import org.redisson.api.RLock;
 import org.redisson.api.RRateLimiter;
 import org.redisson.api.RScript;
-import org.redisson.api.RSemaphore;
 import org.redisson.api.RTopic;
 import org.redisson.api.RateIntervalUnit;
 import org.redisson.api.RateType;
@@ -179,40 +176,6 @@ public final class RedissonObjects {
         end(own);
     }
 
-    private static void locks(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
-        RLock lock = client.getLock(key);
-        lock.lock();
-        tell.accept(lock.tryLock() + " " + lock.getHoldCount());
-        lock.unlock();
-        Thread rival = new Thread(() -> {
-            lock.lock(10, TimeUnit.SECONDS);
-            lock.unlock();
-        });
-        rival.start();
-        Thread.sleep(100);
-        tell.accept("unlocking");
-        lock.unlock();
-        rival.join();
-        tell.accept(lock.isLocked());
-
-        RLock fair = client.getFairLock(key + ":fair");
-        tell.accept(fair.tryLock(1, 10, TimeUnit.SECONDS));
-        fair.unlock();
-
-        RSemaphore semaphore = client.getSemaphore(key + ":semaphore");
-        tell.accept(semaphore.trySetPermits(2));
-        tell.accept(semaphore.tryAcquire(2) + " " + semaphore.tryAcquire());
-        Thread giver = new Thread(() -> semaphore.release(2));
-        giver.start();
-        tell.accept(semaphore.tryAcquire(java.time.Duration.ofSeconds(Protocol.PATIENCE_SECONDS)));
-        giver.join();
-
-        RCountDownLatch latch = client.getCountDownLatch(key + ":latch");
-        latch.trySetCount(1);
-        new Thread(latch::countDown).start();
-        tell.accept(latch.await(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
-    }
-
     private static void limits(RedissonClient client, String key, Consumer<Object> tell) {
         RRateLimiter limiter = client.getRateLimiter(key);
         tell.accept(limiter.trySetRate(RateType.OVERALL, 5, 1, RateIntervalUnit.HOURS));
@@ -269,7 +232,6 @@ public final class RedissonObjects {
         features.put("cluster_mode", RedissonObjects::clusterMode);
         features.put("concurrent", RedissonObjects::concurrent);
         features.put("blocking", RedissonObjects::blocking);
-        features.put("locks", RedissonObjects::locks);
         features.put("limits", RedissonObjects::limits);
         features.put("killed", RedissonObjects::killed);
         Protocol.serve(Protocol.versionOf(Redisson.class), Integer.parseInt(arguments[2]), RedissonObjects::connect, features,
