@@ -83,26 +83,9 @@ WRITTEN |= {
     "script|load": [["return {n}"]],
 }
 
-VALUES_BY_NAME = {
-    "numkeys": "1",
-    "timeout": "0",
-    "cursor": "0",
-    "milliseconds": "0",
-    "host": "127.0.0.1",
-    "port": "1",
-    "count": "1",
-    "id": "1-1",
-    "index": "0",
-    "lastid": "1-1",
-}
-VALUES_BY_TYPE = {
-    "key": "k{n}",
-    "string": "v",
-    "integer": "1",
-    "double": "1",
-    "pattern": "*",
-    "unix-time": "9999999999",
-}
+VALUES_BY_NAME = {"numkeys": "1", "timeout": "0", "cursor": "0", "milliseconds": "0", "host": "127.0.0.1", "port": "1"}
+VALUES_BY_NAME |= {"count": "1", "id": "1-1", "index": "0", "lastid": "1-1"}
+VALUES_BY_TYPE = {"key": "k{n}", "string": "v", "integer": "1", "double": "1", "pattern": "*", "unix-time": "9999999999"}
 
 
 class Word:
@@ -179,8 +162,5 @@ def bases_of(row):
 
 def role_of(text):
     """Of those written here: options are words of letters alone."""
-    return (
-        "option"
-        if text.replace("-", "").isalpha() and len(text) > 1 and text not in ("low", "pw", "wrong")
-        else "value"
-    )
+    is_word = text.replace("-", "").isalpha() and len(text) > 1 and text not in ("low", "pw", "wrong")
+    return "option" if is_word else "value"
