@@ -13,12 +13,11 @@
  *
  * With --attackers there are clients among them that send whatever might disturb the others. Then nothing is excused:
  * no client may be closed, each request is answered in time, what is forbidden is not done, and Headgate stays within
- * bounds of memory and of connections to Redis.
+ * bounds of memory.
  *
- * Parts: crosstalk_run (phases of a run, threads), _client (connections), _workload, _units_data, _units_state and
- * _send (what is sent), _tls, _expect and _verify (what must come back), _text (identities), _chaos, _servers,
- * _attacker, _attacks and _watch (attackers, and what they bring about); of tests/rig: _buffer, _reply, _process,
- * _options.
+ * Parts: crosstalk_run (phases of a run, threads, chaos), _client (connections), _workload and _send (what is sent),
+ * _tls, _expect and _verify (what must come back), _text (identities), _servers, _attacker, _attacks and _watch
+ * (attackers, and what they bring about); of tests/rig: _buffer, _reply, _process, _options.
  */
 #include "crosstalk_run.h"
 #include "rig_options.h"

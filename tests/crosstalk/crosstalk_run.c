@@ -1,15 +1,17 @@
 #include "crosstalk_run.h"
 
 #include "crosstalk_attacker.h"
-#include "crosstalk_chaos.h"
 #include "crosstalk_client.h"
 #include "crosstalk_servers.h"
 #include "crosstalk_verify.h"
+#include "rig_random.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -17,6 +19,9 @@
 #define EVENTS_MAX 64
 #define TICK_US 1000
 #define ROTATION_US 500000
+#define PAUSE_MIN_US 200000
+#define STOP_US 200000
+#define DOWN_RANGE_US 500000
 #define VIOLATIONS_SHOWN 5
 #define TURN_US 5000
 #define SECOND_US ((int64_t)1000000)
@@ -34,7 +39,9 @@ struct loop {
 /* Everything of one run that only the main thread touches. */
 struct rig {
     struct servers servers;
-    struct chaos chaos;
+    uint64_t chaos_random;
+    unsigned chaos_turn;
+    int64_t next_chaos_us;
     int64_t next_rotation_us;
     struct watch watch;
     struct attackers attackers;
@@ -142,6 +149,45 @@ static bool rig_wait(struct rig *rig, struct run *run)
     return run_phase(run) != PHASE_STOP;
 }
 
+static bool restart_redis(struct rig *rig, struct run *run)
+{
+    atomic_fetch_add(&run->epoch, 1);
+    servers_kill_redis(&rig->servers);
+    usleep((useconds_t)(next_random(&rig->chaos_random) % DOWN_RANGE_US));
+    bool started = servers_start_redis(&rig->servers, &run->options);
+    atomic_fetch_add(&run->epoch, 1);
+    return started;
+}
+
+/* Does the next fault if it is due; each kind comes round even in a short run. While it lasts, and for a while after,
+ * the run excuses what follows from it. False if Redis does not come back. */
+static bool chaos_step(struct rig *rig, struct run *run)
+{
+    static const char faults[] = "kskrpk";
+    bool done = true;
+    if (now_us() < rig->next_chaos_us)
+        return true;
+    atomic_store(&run->excused_until_us, now_us() + 3600 * SECOND_US);
+    switch (faults[rig->chaos_turn++ % strlen(faults)]) {
+    case 's':
+        kill(rig->servers.redis.pid, SIGSTOP);
+        usleep(STOP_US);
+        kill(rig->servers.redis.pid, SIGCONT);
+        break;
+    case 'r':
+        done = restart_redis(rig, run);
+        break;
+    case 'p':
+        (void)servers_ask_redis(&rig->servers, "CLIENT KILL TYPE pubsub\r\n", ":");
+        break;
+    default:
+        (void)servers_ask_redis(&rig->servers, "CLIENT KILL TYPE normal\r\n", ":");
+    }
+    atomic_store(&run->excused_until_us, now_us() + 5 * SECOND_US);
+    rig->next_chaos_us = now_us() + PAUSE_MIN_US + (int64_t)(next_random(&rig->chaos_random) % SECOND_US);
+    return done;
+}
+
 static bool rotate(struct rig *rig)
 {
     if (now_us() < rig->next_rotation_us)
@@ -157,7 +203,7 @@ static void rig_load(struct rig *rig, struct run *run)
     while (rig_wait(rig, run)) {
         if (atomic_load(&run->requests_left) <= 0 || now_us() > rig->start_us + limit)
             break;
-        if (run->options.chaos && !chaos_step(&rig->chaos))
+        if (run->options.chaos && !chaos_step(rig, run))
             run_violation(run, "redis-server does not start again");
         if (run->options.rotate && !rotate(rig))
             run_violation(run, "the secrets could not be exchanged");
@@ -233,7 +279,8 @@ static void figures_print(const struct figures *figures, double seconds)
 static int rig_run(struct rig *rig, struct run *run)
 {
     rig->start_us = now_us();
-    chaos_init(&rig->chaos, run, &rig->servers);
+    rig->chaos_random = run->options.seed;
+    rig->next_chaos_us = now_us() + SECOND_US;
     bool started = rig_start(rig, run);
     if (started) {
         rig_load(rig, run);
