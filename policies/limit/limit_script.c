@@ -98,16 +98,16 @@ void limit_script_ask(struct limit_call *call, policy_script_done *done)
 }
 
 /* How long the permits' asking may be ago when Redis gets them back; rather more than less, or others' would be taken
- * for them. Of a funnel: what may have leaked out of it meanwhile is not given back, unless that is next to nothing: a
- * hundredth of a drop would cost a request its place. */
+ * for them: giving back may take one and a half times what asking took, as the script may have to be sent. Of a funnel:
+ * what may have leaked out meanwhile is not given back, unless it is next to nothing. */
 static int64_t age_bound(const struct limit_state *state, int64_t age_us)
 {
-    int64_t margin_us = state->window_us / 4;
-
+    int64_t margin_us = state->window_us / 4 < RETURN_MARGIN_US ? state->window_us / 4 : RETURN_MARGIN_US;
+    int64_t bound_us = 3 * age_us;
     if (state->algorithm == LIMIT_FUNNEL) {
-        return (double)age_us * (double)state->leak.amount * 100 < (double)state->leak.period_us ? 0 : age_us;
+        return (double)bound_us * (double)state->leak.amount * 100 < (double)state->leak.period_us ? 0 : bound_us;
     }
-    return age_us + (margin_us < RETURN_MARGIN_US ? margin_us : RETURN_MARGIN_US);
+    return bound_us > age_us + margin_us ? bound_us : age_us + margin_us;
 }
 
 void limit_script_give_back(struct limit_call *call, int64_t count, int64_t asked_us, policy_script_done *done)

@@ -2,9 +2,7 @@
 
 import pytest
 
-from harness.resp import OK, PONG, QUEUED, Error, bulk, wait_for
-
-USAGE = "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+from harness.resp import OK, QUEUED, Error, bulk, wait_for
 
 
 @pytest.fixture
@@ -16,29 +14,11 @@ def error(text):
     return Error(text.encode())
 
 
-def calls_of(redis, command):
-    """How often Redis has run a command."""
-    with redis.connect() as direct:
-        for line in direct("INFO", "commandstats").decode().splitlines():
-            if line.startswith(f"cmdstat_{command}:"):
-                return int(line.split("calls=")[1].split(",")[0])
-    return 0
-
-
-# ---- CL.THROTTLE ----
-
-
 def test_a_burst_and_then_no_more(client):
     replies = [client("CL.THROTTLE", "user:1", 4, 1, 3600) for _ in range(6)]
     assert [reply[:4] for reply in replies] == [[0, 5, left, -1] for left in (4, 3, 2, 1, 0)] + [[1, 5, 0, replies[5][3]]]
     assert 3590 <= replies[5][3] <= 3600
     assert 5 * 3600 - 10 <= replies[5][4] <= 5 * 3600
-
-
-def test_keys_are_apart_and_names_in_any_case(client):
-    assert client("cl.throttle", "a", 0, 1, 3600)[0] == 0
-    assert client("Cl.Throttle", "b", 0, 1, 3600)[0] == 0
-    assert client("CL.THROTTLE", "a", 0, 1, 3600)[0] == 1
 
 
 def test_quantities(client):
@@ -49,40 +29,6 @@ def test_quantities(client):
     assert client("EXISTS", "q", "peek") == 1
 
 
-def test_above_a_thousand_a_second(client):
-    """The module forgets here what it granted. A burst of 50 of 2,000 a second is used up by one request, and comes back
-    in 25 ms: of several tries, one transaction takes less."""
-
-    def is_used_up(key):
-        client.pipeline([("MULTI",)] + [("CL.THROTTLE", key, 49, 2000, 1, 50)] * 2)
-        first, second = client("EXEC")
-        assert first[:3] == [0, 50, 0]
-        return second[0] == 1
-
-    assert any(is_used_up(f"fast:{number}") for number in range(50))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ([], USAGE),
-        (["k"] + [1] * 20, USAGE),
-        (["k", 1, 1, "a\r\n-b"], "Cell error: Store error: Couldn't parse as integer: a  -b"),
-        (["k", 1, 0, 1], "Cell error: Store error: Zero rates are not supported"),
-        (["k", -1, 1, 1], "ERR max_burst, count, period or quantity out of range"),
-        (["k", "9223372036854775807", 1, 1], "ERR max_burst, count, period or quantity out of range"),
-    ],
-)
-def test_errors_of_throttle(client, arguments, text):
-    assert client("CL.THROTTLE", *arguments) == error(text)
-    assert client("PING") == PONG
-    assert client("EXISTS", "k") == 0
-
-
-def test_signs_and_zeros_are_read_as_the_module_does(client):
-    assert client("CL.THROTTLE", "k", "+4", "0001", "3600", "+1")[:2] == [0, 5]
-
-
 def test_foreign_keys(client):
     client("RPUSH", "list", "a")
     client("SET", "text", "a")
@@ -91,80 +37,34 @@ def test_foreign_keys(client):
     assert client("LRANGE", "list", 0, -1) == [b"a"]
 
 
-# ---- DELIFEQ ----
-
-
-@pytest.mark.parametrize("name", ("DELIFEQ", "DELIFEQUALS"))
+@pytest.mark.parametrize("name", ("delifeq", "delifequals"))
 def test_delifeq(client, name):
     """By its name in Valkey, and by that of articles."""
-    assert client("SET", "lock", "me") == OK
-    assert client(name, "lock", "you") == 0
-    assert client("GET", "lock") == b"me"
-    assert client(name.lower(), "lock", "me") == 1
-    assert client(name, "lock", "me") == 0
-
-
-@pytest.mark.parametrize("name", ("delifeq", "delifequals"))
-def test_errors_of_delifeq(client, name):
+    value = bytes(range(256)) * 2000
+    assert client("SET", "lock", value) == OK
+    assert client(name, "lock", value[:-1] + b"x") == 0
+    assert client("GET", "lock") == value
+    assert [client(name.upper(), "lock", value) for _ in range(2)] == [1, 0]
     arity = error(f"ERR wrong number of arguments for '{name}' command")
     assert client(name) == client(name, "a") == client(name, "a", "b", "c") == arity
     client("RPUSH", "list", "a")
     assert client(name, "list", "a").startswith(b"WRONGTYPE")
 
 
-def test_delifequals_in_a_transaction_and_by_rules(redis, make_shared):
-    client = make_shared("[deny:a]\nkeys = secret*\ncommands = @write\n").connect()
-    commands = [("MULTI",), ("SET", "a", 1), ("DELIFEQUALS", "a", 1), ("EXISTS", "a"), ("EXEC",)]
-    assert client.pipeline(commands)[-1] == [OK, 1, 0]
-    assert client("DELIFEQUALS", "secret:1", "x").startswith(b"DENIED a")
-
-
-def test_binary_and_long_values(client):
-    value = bytes(range(256)) * 2000
-    assert client("SET", "k", value) == OK
-    assert client("DELIFEQ", "k", value[:-1] + b"x") == 0
-    assert client("DELIFEQ", "k", value) == 1
-
-
-# ---- both ----
-
-
-def test_order_in_a_pipeline(client):
-    commands = [("SET", "a", 1), ("DELIFEQ", "a", 1), ("EXISTS", "a"), ("CL.THROTTLE", "t"), ("SET", "a", 2), ("GET", "a")]
-    assert client.pipeline(commands * 50) == [OK, 1, 0, error(USAGE), OK, b"2"] * 50
-
-
 def test_in_a_transaction(client):
-    assert client.pipeline([("MULTI",), ("SET", "a", 1), ("DELIFEQ", "a", 1), ("CL.THROTTLE", "t", 0, 1, 60)]) == [
-        OK,
-        QUEUED,
-        QUEUED,
-        QUEUED,
-    ]
-    replies = client("EXEC")
-    assert replies[:2] == [OK, 1] and replies[2][:3] == [0, 1, 0]
-
-
-def test_a_fault_spoils_a_transaction(client):
+    words = [("SET", "a", 1), ("DELIFEQ", "a", 1), ("CL.THROTTLE", "t", "+0", "01", 60)]
+    replies = client.pipeline([("MULTI",), *words, ("EXEC",)])
+    assert replies[:4] == [OK, QUEUED, QUEUED, QUEUED]
+    assert replies[4][:2] == [OK, 1] and replies[4][2][:3] == [0, 1, 0]
     replies = client.pipeline([("MULTI",), ("SET", "a", 1), ("DELIFEQ", "a"), ("EXEC",), ("EXISTS", "a")])
     assert replies[3].startswith(b"EXECABORT") and replies[4] == 0
 
 
-def test_without_replies(client):
+def test_without_replies_and_in_resp3(client):
+    client("HELLO", 3)
     client.request("CLIENT", "REPLY", "SKIP")
     client.request("CL.THROTTLE", "t", 0, 1, 60)
     assert client("CL.THROTTLE", "t", 0, 1, 60)[0] == 1
-
-
-def test_resp3(client):
-    client("HELLO", 3)
-    assert client("CL.THROTTLE", "t", 0, 1, 60)[:3] == [0, 1, 0]
-    assert client("DELIFEQ", "none", "x") == 0
-
-
-def test_scripts_that_were_flushed(client, redis):
-    assert client("DELIFEQ", "none", "x") == 0
-    redis.connect()("SCRIPT", "FLUSH")
     assert client("DELIFEQ", "none", "x") == 0
 
 
@@ -223,16 +123,3 @@ def test_until_the_server_has_told_the_script_tries_first(fake, make_headgate, r
             assert reply == (own if failure in UNKNOWN else error(failure))
             command.reply(b":1\r\n")
             assert client.read() == 1
-
-
-def test_redis_sees_a_script_and_nothing_that_it_lacks(client, redis):
-    """Once it has told which commands it has; until then the script tries the command, which counts as an error."""
-    with redis.connect() as direct:
-
-        def is_clean():
-            direct("CONFIG", "RESETSTAT")
-            assert client("DELIFEQ", "none", "x") == 0
-            return b"errorstat_ERR" not in direct("INFO", "errorstats")
-
-        wait_for(is_clean, what="a script that tries nothing")
-    assert calls_of(redis, "eval") >= 1

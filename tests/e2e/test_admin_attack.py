@@ -1,5 +1,6 @@
 """What must not get through to the admin port: browsers, other users' processes, and who holds its connections."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from harness.admin import audits, stats, text
-from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import free_port
 
 NOBODY = 65534
@@ -22,29 +23,10 @@ SESSIONS_MAX = 64
 HELD_MAX = 48
 
 # Everything that could follow a password-less command; more than any table needs.
-RULES = """
-[limit:few]
-per = ip
-limit = 1000000
-window = 60s
-[lease:lock]
-keys = lock:*
-[latency]
-enabled = on
-"""
+RULES = "[limit:few]\nper = ip\nlimit = 1000000\nwindow = 60s\n[lease:lock]\nkeys = lock:*\n[latency]\nenabled = on\n"
 
-CHANGES = [
-    ("RELOAD",),
-    ("LIMIT", "RESET", "few"),
-    ("limit", "reset", "few"),
-    ("LEASE", "DROP", "lock:1"),
-    ("SLOWLOG", "RESET"),
-    ("slowlog", "reset"),
-    ("BIGLOG", "RESET"),
-    ("HOTKEYS", "RESET"),
-    ("SHUTDOWN",),
-    ("SHUTDOWN", "NOW"),
-]
+ORDERS = "RELOAD,LIMIT RESET few,limit reset few,LEASE DROP lock:1,SLOWLOG RESET,slowlog reset,BIGLOG RESET,HOTKEYS RESET"
+CHANGES = [tuple(order.split()) for order in f"{ORDERS},KILL ALL,DRAIN,SHUTDOWN,SHUTDOWN NOW".split(",")]
 READS = [("PING",), ("STATS",), ("CLIENTS",), ("LIMITS",), ("LEASES",), ("SLOWLOG",), ("HOTKEYS",), ("CONFIG",)]
 
 
@@ -78,70 +60,43 @@ def http(first_line):
     return first_line + b"\r\n" + HEADERS + BODY
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(
-            pytest.param(http(method + b" / HTTP/1.1"), id=method.decode())
-            for method in b"POST GET PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE PROPFIND".split()
-        ),
-        pytest.param(http(b"post /x http/1.1"), id="lower-case"),
-        pytest.param(b"\r\n\n\r\n" + http(b"POST / HTTP/1.1"), id="blank-lines"),
-        pytest.param(b"  \t POST / HTTP/1.1\r\n" + BODY, id="leading-blanks"),
-        pytest.param(http(b'POST /" HTTP/1.1'), id="open-quotes"),
-        pytest.param(b"POST /\n" + BODY, id="http-0.9"),
-        pytest.param(b"GET /\r\n" + BODY, id="get-0.9"),
-        pytest.param(b"Host: localhost\r\n" + BODY, id="host"),
-        pytest.param(b"Origin: http://example.com\r\n" + BODY, id="a-header"),
-        pytest.param(http(b"SHUTDOWN / HTTP/1.1"), id="verb-as-method"),
-        pytest.param(http(b"RELOAD HTTP/1.1"), id="verb-without-path"),
-        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + BODY, id="http-2"),
-        pytest.param(encode("POST", "/", "HTTP/1.1") + BODY, id="multibulk-post"),
-        pytest.param(encode("Host:", "x") + BODY, id="multibulk-host"),
-        pytest.param(http(b"GET / HTTP/1.1") + http(b"POST / HTTP/1.1"), id="pipeline"),
-        pytest.param(http(b"POST\0 / HTTP/1.1"), id="nul"),
-        pytest.param(b"\x16\x03\x01\x02\x00\x01\r\n" + BODY, id="tls"),
-        pytest.param(b"\x00\x03\x00\x20\x21\x12\xa4\x42\r\n" + BODY, id="stun"),
-        pytest.param(b"\x01\x02SSH\x7f\r\n" + BODY, id="binary"),
-    ],
-)
+OTHERS = [
+    *(http(method + b" / HTTP/1.1") for method in b"POST GET PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE PROPFIND".split()),
+    http(b"post /x http/1.1"), b"\r\n\n\r\n" + http(b"POST / HTTP/1.1"), b"  \t POST / HTTP/1.1\r\n" + BODY,
+    http(b'POST /" HTTP/1.1'), b"POST /\n" + BODY, b"GET /\r\n" + BODY, b"Host: localhost\r\n" + BODY,
+    b"Origin: http://example.com\r\n" + BODY, http(b"SHUTDOWN / HTTP/1.1"), http(b"RELOAD HTTP/1.1"),
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + BODY, encode("POST", "/", "HTTP/1.1") + BODY, encode("Host:", "x") + BODY,
+    http(b"GET / HTTP/1.1") + http(b"POST / HTTP/1.1"), http(b"POST\0 / HTTP/1.1"), b"\x16\x03\x01\x02\x00\x01\r\n" + BODY,
+    b"\x00\x03\x00\x20\x21\x12\xa4\x42\r\n" + BODY, b"\x01\x02SSH\x7f\r\n" + BODY,
+]
+
+
 @pytest.mark.parametrize("cut", ["whole", "body-later", "bytewise"])
-def test_other_protocols_are_cut_off(headgate, data, cut):
-    with headgate.connect() as client:
+def test_other_protocols_are_cut_off(headgate, cut):
+    client = headgate.connect()
+    for data in OTHERS:
         with headgate.admin() as admin:
-            start = data.index(BODY[:8])
-            pieces = {"whole": [data], "body-later": [data[:start], data[start:]]}
             if cut == "bytewise":
-                try:
+                with contextlib.suppress(OSError):
                     admin.send_bytewise(data)
                     admin.shutdown_write()
-                except OSError:
-                    pass
             else:
-                send_all(admin, pieces[cut])
-            assert b"+OK" not in admin.read_to_end()
-        assert client("PING") == PONG
-    assert headgate.is_alive()
+                start = data.index(BODY[:8]) if cut == "body-later" else len(data)
+                send_all(admin, [data[:start], data[start:]])
+            assert b"+OK" not in admin.read_to_end(), data
+        assert client("PING") == PONG, data
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(b"POST / HTTP/1.1\r\n", id="post"),
-        pytest.param(b"GET / HTTP/1.1\r\n", id="get"),
-        pytest.param(b"Host: x\r\n", id="host"),
-        pytest.param(b"\x16\x03", id="tls"),
-        pytest.param(encode("PING") + b"POST / HTTP/1.1\r\nPING\r\n", id="behind-a-request"),
-    ],
-)
-def test_other_protocols_are_cut_off_at_once(headgate, data):
+def test_other_protocols_are_cut_off_at_once(headgate):
     """Without waiting for more, and with one line in the log."""
-    with headgate.admin() as admin:
-        admin.send(data)
-        assert admin.read_to_end() in (b"", b"+PONG\r\n")
-    wait_for(lambda: headgate.log().count("no Redis client") == 1, what="a line in the log")
-    with headgate.admin() as admin:
-        assert admin("PING") == PONG
+    start = b"POST / HTTP/1.1\r\n"
+    for data in (start, b"GET / HTTP/1.1\r\n", b"Host: x\r\n", b"\x16\x03", encode("PING") + start + b"PING\r\n"):
+        with headgate.admin() as admin:
+            admin.send(data)
+            assert admin.read_to_end() in (b"", b"+PONG\r\n")
+        with headgate.admin() as admin:
+            assert admin("PING") == PONG
+    wait_for(lambda: headgate.log().count("no Redis client") == 1, what="a line in the log, for all of them")
 
 
 def test_words_of_http_are_arguments_still(headgate):
@@ -181,11 +136,7 @@ def ask_as(user, address, requests, how="stay"):
     """What a process of that user gets as answers of one line each, over a connection of its own."""
     result = subprocess.run(
         [sys.executable, "-c", AS_NOBODY, address[0], str(address[1]), how],
-        input=b"".join(encode(*request) for request in requests),
-        stdout=subprocess.PIPE,
-        timeout=30,
-        user=user,
-        check=True,
+        input=b"".join(encode(*request) for request in requests), stdout=subprocess.PIPE, timeout=30, user=user, check=True,
     )
     return result.stdout.splitlines()
 
@@ -197,14 +148,21 @@ def assert_refused(line):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("how", ["stay", "half"])
-def test_other_users_change_nothing(redis, make_headgate, how):
-    headgate = with_rules(redis, make_headgate)
-    lines = ask_as(NOBODY, headgate.admin_address, CHANGES, how)
-    assert len(lines) == len(CHANGES)
-    for line in lines:
-        assert_refused(line)
-    assert headgate.serves()
+def test_other_users_change_nothing(redis, make_headgate):
+    """By whatever family of addresses: the peer's socket may be one of IPv6, and ours one of IPv4."""
+    port = free_port()
+    headgate = with_rules(redis, make_headgate, admin=f"127.0.0.1:{free_port()}, [::1]:{port}")
+    admin_port = int(headgate.options["admin"].partition(",")[0].rpartition(":")[2])
+    addresses = ("127.0.0.1", admin_port), ("::1", port), ("::ffff:127.0.0.1", admin_port)
+    for how, address in (("stay", addresses[0]), ("half", addresses[0]), ("stay", addresses[1]), ("stay", addresses[2])):
+        lines = ask_as(NOBODY, address, CHANGES, how)
+        assert len(lines) == len(CHANGES)
+        for line in lines:
+            assert_refused(line)
+    for address in addresses:
+        wait_for(lambda address=address: ask_as(0, address, [("RELOAD",)]) == [b"+OK"], what="the reload to be taken")
+    with headgate.connect() as client:
+        assert client("PING") == PONG
 
 
 @pytest.mark.root
@@ -247,41 +205,13 @@ def test_who_asks_and_leaves_is_not_taken_for_root(redis, make_headgate):
 def test_the_own_user_changes(redis, make_headgate):
     headgate = with_rules(redis, make_headgate)
     with headgate.admin() as admin:
-        for request in CHANGES[:-2]:
+        for request in CHANGES[:-3]:
             assert not str(admin(*request)).startswith("NOPERM"), request
         wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         # As nc leaves it: nothing more is written, but the process is there.
         admin.request("SHUTDOWN")
         admin.shutdown_write()
         assert admin.read() == OK
-    assert headgate.wait() == 0
-
-
-@pytest.mark.root
-def test_over_ipv6(redis, make_headgate):
-    port = free_port()
-    headgate = with_rules(redis, make_headgate, admin=f"[::1]:{port}")
-    assert_refused(ask_as(NOBODY, ("::1", port), [("SHUTDOWN", "NOW")])[0])
-    with Client(("::1", port)) as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-    assert headgate.serves()
-
-
-@pytest.mark.root
-def test_over_mapped_addresses(redis, make_headgate):
-    """The peer's socket is one of IPv6, ours one of IPv4."""
-    headgate = with_rules(redis, make_headgate)
-    mapped = ("::ffff:127.0.0.1", headgate.admin_port)
-    assert_refused(ask_as(NOBODY, mapped, [("SHUTDOWN", "NOW")])[0])
-    assert ask_as(0, mapped, [("RELOAD",)]) == [b"+OK"]
-
-
-def test_over_a_unix_socket_the_mode_decides(redis, make_headgate, tmp_path):
-    path = tmp_path / "admin.sock"
-    headgate = with_rules(redis, make_headgate, admin=f"unix:{path}")
-    with Client(path) as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-        assert admin("SHUTDOWN") == OK
     assert headgate.wait() == 0
 
 
@@ -294,13 +224,6 @@ def test_a_password_lets_anybody_change(redis, make_headgate):
 
 
 @pytest.mark.root
-def test_the_option_lets_anybody_change(redis, make_headgate):
-    headgate = with_rules(redis, make_headgate, admin_changes="anyone")
-    assert ask_as(NOBODY, headgate.admin_address, [("RELOAD",), ("SHUTDOWN",)]) == [b"+OK", b"+OK"]
-    assert headgate.wait() == 0
-
-
-@pytest.mark.root
 def test_the_option_is_reloaded(redis, make_headgate):
     headgate = with_rules(redis, make_headgate)
     assert_refused(ask_as(NOBODY, headgate.admin_address, [("RELOAD",)])[0])
@@ -308,15 +231,6 @@ def test_the_option_is_reloaded(redis, make_headgate):
     with headgate.admin() as admin:
         wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: ask_as(NOBODY, headgate.admin_address, [("RELOAD",)]) == [b"+OK"], what="the option in force")
-
-
-def test_help_says_which_verbs_change(headgate):
-    with headgate.admin() as admin:
-        lines = {line.split()[0]: line for line in text(admin("HELP")).splitlines()}
-    for verb in ("RELOAD", "SHUTDOWN", "LIMIT", "LEASE", "SLOWLOG", "BIGLOG", "HOTKEYS"):
-        assert "changes" in lines[verb], verb
-    for verb in ("PING", "STATS", "LIMITS", "LEASES", "REPORT", "CONFIG"):
-        assert "changes" not in lines[verb], verb
 
 
 # ---- connections that are held ----
@@ -352,17 +266,6 @@ def test_idle_connections_make_room(headgate):
     close_all(peers)
 
 
-def test_half_requests_make_room(headgate):
-    peers = fill(headgate, SESSIONS_MAX, encode("PING") + b"*2\r\n$4\r\nPI")
-    for peer in peers:
-        assert peer.read() == PONG
-    more = fill(headgate, 10)
-    for admin in more:
-        assert admin("PING") == PONG
-    assert sum(peer.is_closed() for peer in peers) == len(more)
-    close_all(peers + more)
-
-
 def test_who_waits_for_an_answer_keeps_its_place(redis, make_headgate):
     """REPORT waits for Redis, which does not answer. Not all places are for those who wait."""
     headgate = with_rules(redis, make_headgate)
@@ -379,14 +282,6 @@ def test_who_waits_for_an_answer_keeps_its_place(redis, make_headgate):
     for asker in askers[:HELD_MAX]:
         assert asker.read() is not None
     close_all(askers)
-
-
-def test_an_operator_gets_through_a_flood(headgate):
-    peers = fill(headgate, 3 * SESSIONS_MAX)
-    with headgate.admin() as admin:
-        assert admin("PING") == PONG
-    assert sum(peer.is_closed() for peer in peers) >= 2 * SESSIONS_MAX
-    close_all(peers)
 
 
 def test_without_a_password_given_connections_go_first(redis, make_headgate):

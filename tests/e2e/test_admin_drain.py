@@ -2,11 +2,9 @@
 
 import pytest
 
-from harness import leases
 from harness.admin import stats
 from harness.http import ask as get
-from harness.resp import OK, PONG, Closed, Error, encode, wait_for
-from harness.several import Several
+from harness.resp import OK, PONG, Closed, encode, wait_for
 
 
 def ask(headgate, *words):
@@ -46,9 +44,9 @@ def begin_request(headgate):
 
 
 @pytest.mark.threads
-def test_the_process_stays(make, redis, threads):
+def test_the_process_stays(make, redis):
     """Who works is waited for, without a bound; the others go at once."""
-    headgate = make("", threads=threads, drain_timeout="10ms")
+    headgate = make("", threads=4, drain_timeout="10ms")
     idle = [headgate.connect() for _ in range(20)]
     assert all(client("PING") == PONG for client in idle)
     busy = headgate.connect()
@@ -79,16 +77,6 @@ def test_shutdown_after_drain_has_its_bound(make):
     assert is_closed(busy)
 
 
-@pytest.mark.parametrize("drains", [False, True])
-def test_now_is_at_once(make, drains):
-    headgate = make("", drain_timeout="1h")
-    busy = begin_request(headgate)
-    if drains:
-        assert ask(headgate, "DRAIN") == 1
-    assert ask(headgate, "SHUTDOWN", "NOW") == OK
-    assert headgate.wait() == 0
-
-
 def test_what_is_under_way_is_answered(make):
     headgate = make("", threads=2)
     clients = [headgate.connect() for _ in range(10)]
@@ -104,39 +92,6 @@ def test_what_is_under_way_is_answered(make):
             client.read()
 
 
-def test_leases_wait_for_their_owners(make, redis):
-    """As at the end of the process: the lock is there for its owner, who comes back to another Headgate."""
-    headgate = make(leases.rule())
-    owner = headgate.connect()
-    leases.take(owner, "lock:a")
-    leases.await_lease(headgate, "lock:a")
-    await_age(headgate)
-    wait_for(lambda: ask(headgate, "DRAIN") == 0, what="the drain")
-    assert is_closed(owner)
-    with redis.connect() as direct:
-        assert direct("GET", "lock:a") == b"t"
-
-
-def test_a_drain_with_a_pause(make):
-    headgate = make("")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    assert ask(headgate, "PAUSE") == OK
-    client.send(encode("SET", "k", "v"))
-    wait_for(lambda: stats(headgate)["pause_held"] == "1", what="the hold")
-    ask(headgate, "DRAIN")
-    assert client.read() == OK
-    wait_for(lambda: ask(headgate, "DRAIN") == 0, what="the client to go")
-
-
-def test_a_reload_while_it_drains(make):
-    headgate = make("")
-    busy = begin_request(headgate)
-    assert ask(headgate, "DRAIN") == 1
-    wait_for(lambda: ask(headgate, "RELOAD") == OK, what="the reload to be taken")
-    assert takes_nobody(headgate) and ask(headgate, "DRAIN") == 1
-
-
 def test_it_is_not_ready(started, redis):
     headgate = started(redis)
     wait_for(lambda: get(headgate, "/ready").status == 200, what="readiness")
@@ -145,21 +100,3 @@ def test_it_is_not_ready(started, redis):
     assert (answer.status, "draining" in answer.text) == (503, True)
     assert get(headgate, "/live").status == 200
     assert "headgate_draining 1" in get(headgate, "/metrics").text
-
-
-def test_several_servers(make_headgate, make_redis):
-    several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()})
-    clients = [several.connect(name) for name in ("cache", "queue")]
-    assert all(client("PING") == PONG for client in clients)
-    assert isinstance(several.reply("SERVER", "cache", "DRAIN"), Error), "it is about the process"
-    assert all(client("PING") == PONG for client in clients)
-    wait_for(lambda: several.reply("DRAIN") == 0, what="the drain")
-    assert all(is_closed(client) for client in clients)
-
-
-def test_who_may_not(make_shared):
-    headgate = make_shared("", admin_password="secret")
-    client = headgate.connect()
-    with headgate.admin() as admin:
-        assert isinstance(admin("DRAIN"), Error)
-    assert client("PING") == PONG and headgate.connect()("PING") == PONG

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness.admin import await_empty, stats, text
+from harness.admin import stats, text
 from harness.http import ask, stats_json
 from harness.resp import OK, PONG, Error, Map, Verbatim, encode, wait_for
 from harness.several import Several
@@ -44,9 +44,6 @@ def plain(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-# ---- hello
-
-
 def test_hello_tells_what_is_there(admin):
     first = hello(admin)
     assert (first["server"], first["proto"], first["mode"], first["role"]) == (b"headgate", 2, b"standalone", b"master")
@@ -56,12 +53,10 @@ def test_hello_tells_what_is_there(admin):
     assert text(admin("VERSION")) == first["version"].decode()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("4",), ("1",), ("x",), ("",), ("3", "AUTH"), ("3", "AUTH", "x"), ("3", "SETNAME"), ("3", "SETNAME", "a b"), ("3", "x")],
-)
-def test_hello_that_is_none(admin, words):
-    assert isinstance(admin("HELLO", *words), Error)
+def test_hello_that_is_none(admin):
+    for words in ("4", "1", "x", "", "3 AUTH", "3 AUTH x", "3 SETNAME", "3 x"):
+        assert isinstance(admin("HELLO", *words.split(" ")), Error), words
+    assert isinstance(admin("HELLO", "3", "SETNAME", "a b"), Error)
     assert hello(admin)["proto"] == 2
 
 
@@ -79,47 +74,23 @@ def test_hello_takes_the_password(redis, make_headgate):
 
 
 def test_what_libraries_say(admin):
-    for words in (
-        ("CLIENT", "SETINFO", "LIB-NAME", "redis-py"),
-        ("CLIENT", "setinfo", "lib-ver", "8.0"),
-        ("CLIENT", "SETNAME", "x"),
-        ("CLIENT", "NO-EVICT", "on"),
-        ("SELECT", "0"),
-    ):
-        assert admin(*words) == OK, words
-    for words in (
-        ("CLIENT", "MAINT_NOTIFICATIONS", "ON"),
-        ("CLIENT", "SETNAME", "a\nb"),
-        ("CLIENT", "SETNAME", "x" * 64),
-        ("CLIENT", "SETNAME", "a\0b"),
-        ("CLIENT", "REPLY", "OFF"),
-        ("CLIENT",),
-        ("SELECT", "1"),
-        ("SELECT", "x"),
-    ):
-        assert isinstance(admin(*words), Error), words
+    for words in ("SETINFO LIB-NAME redis-py", "setinfo lib-ver 8.0", "SETNAME x", "NO-EVICT on"):
+        assert admin("CLIENT", *words.split()) == OK, words
+    for words in ("MAINT_NOTIFICATIONS ON", "SETNAME a\nb", "SETNAME " + "x" * 64, "SETNAME a\0b", "REPLY OFF"):
+        assert isinstance(admin("CLIENT", *words.split(" ")), Error), words
+    assert admin("SELECT", "0") == OK and isinstance(admin("SELECT", "1"), Error) and isinstance(admin("CLIENT"), Error)
     assert admin("CLIENT", "GETNAME") == b"x"
 
 
 @pytest.mark.parametrize("version", [(), ("-3",)])
 def test_redis_cli_in_both_versions(headgate, version):
     def run(*words, **more):
-        return subprocess.run(
-            ["redis-cli", *version, "-p", str(headgate.admin_port), *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            **more,
-        ).stdout
+        command = ["redis-cli", *version, "-p", str(headgate.admin_port), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, **more).stdout
 
-    assert "clients_connected:" in run("INFO") and "# Traffic" in run("INFO", "traffic")
-    assert run("PING") == "PONG\n" and run("--no-raw", "CLIENTS") is not None
-    assert "requests_total" in run("STATS", "traffic")
+    assert "# Traffic" in run("INFO", "traffic") and "requests_total" in run("STATS", "traffic")
     assert "max_clients" in run("CONFIG", "GET", "max_clients")
     assert "PONG" in run(input="PING\nINFO\nHELP\nQUIT\n")
-
-
-# ---- answers
 
 
 def test_stats_are_a_map_of_maps(headgate, admin):
@@ -139,28 +110,15 @@ def test_stats_are_a_map_of_maps(headgate, admin):
     assert admin("PING", "x") == b"x"
 
 
-@pytest.mark.parametrize("name", ['"', '"x', '""', '"a"', "#x", "a=b", "007", "yes", "\\"])
-def test_names_hide_no_fields(headgate, admin, name):
-    """A client may take any name: the fields behind it in its line are told all the same."""
+def test_names_hide_no_fields(headgate, admin):
+    """A client may take any name: the fields behind it in its line are told all the same, and none is made up."""
     client = headgate.connect()
-    assert client("CLIENT", "SETNAME", name) == OK
     hello(admin, "3")
-    told = plain(admin("CLIENTS"))
-    assert len(told) == 1 and told[0]["user"] == "default" and told[0]["lane"] == "shared", told
-    assert told[0]["name"] == name.replace('"', "\\x22")
-
-
-def test_lines_of_a_trace_are_maps(headgate, admin):
-    client = headgate.connect()
-    assert client("CLIENT", "SETNAME", "007") == OK
-    hello(admin, "3")
-    admin.request("TRACE", "op=set", "COUNT", "1", "KEYS", "FOR", "60")
-    wait_for(lambda: stats(headgate)["traces"] == "1", what="the trace to begin")
-    assert client("SET", '12"\n', "x") == OK
-    told = plain(admin.read())
-    assert [line.get("op") for line in told] == ["set", None], told
-    assert (told[0]["name"], told[0]["keys"], told[0]["args"]) == ("007", "12\\x22\\x0a", 3)
-    assert told[1] == {"end": 1, "lines": 1, "lost": 0}
+    for name in ('"', '"x', '""', '"a"', "#x", "a=b", "007", "yes", "\\", 'lane=exclusive"id=7'):
+        assert client("CLIENT", "SETNAME", name) == OK
+        told = plain(admin("CLIENTS"))
+        assert len(told) == 1 and told[0]["user"] == "default" and told[0]["lane"] == "shared", told
+        assert told[0]["name"] == name.replace('"', "\\x22") and told[0]["id"] != 7
 
 
 def test_lines_are_maps(headgate, admin):
@@ -184,31 +142,6 @@ def test_lines_are_maps(headgate, admin):
     assert admin("CONFIG").startswith(b"txt:[headgate]\n")
 
 
-def test_no_client_gives_another_shape_to_an_answer(headgate, admin):
-    client = headgate.connect()
-    client("CLIENT", "SETNAME", "lane=exclusive\"id=7")
-    client("PING")
-    hello(admin, "3")
-    told = plain(admin("CLIENTS"))
-    assert len(told) == 1 and told[0]["lane"] == "shared" and "7" != told[0]["id"]
-
-
-def test_in_resp2_nothing_is_another(headgate):
-    """Whatever another connection speaks, and after it has spoken RESP3 itself."""
-    await_empty(headgate)
-    wait_for(lambda: stats(headgate)["upstream_up"] == "1", what="Redis to be known to be there")
-    with headgate.admin() as first, headgate.admin() as second:
-        hello(second, "3")
-        for words in (("CLIENTS",), ("CONFIG", "GET", "lanes"), ("CONFIG", "SHOW", "lanes"), ("SERVERS",), ("NODES",)):
-            first.send(encode(*words))
-            before = first.read()
-            assert isinstance(before, (bytes, list)), words
-            hello(second, "3")
-            second(*words)
-            hello(second, "2")
-            assert second(*words) == before, words
-
-
 def test_several_servers(make_redis, make_headgate):
     several = Several(make_headgate, {"a": make_redis(), "b": make_redis()})
     several.connect("b")("PING")
@@ -223,9 +156,6 @@ def test_several_servers(make_redis, make_headgate):
         assert json.loads(admin("SERVER", "b", "STATS", "clients", "json"))["counters"]["clients_connected"] == 1
 
 
-# ---- JSON
-
-
 def test_json_has_the_names_of_http(redis, started):
     headgate = started(redis, "[latency]\nenabled = on\n")
     by_http = stats_json(headgate)
@@ -238,9 +168,6 @@ def test_json_has_the_names_of_http(redis, started):
         assert set(few) == {"counters"} and "requests_total" in few["counters"] and "lanes_shared" not in few["counters"]
         assert isinstance(admin("STATS", "nonsense", "JSON"), Error)
         assert admin("INFO", "JSON") == b""
-
-
-# ---- RESETSTAT
 
 
 def test_counters_begin_anew_and_gauges_stay(redis, started):
@@ -268,47 +195,9 @@ def test_counters_begin_anew_and_gauges_stay(redis, started):
     assert int(metrics.split("\nheadgate_requests_total ")[1].split()[0]) >= 7
 
 
-def test_counters_of_one_server_begin_anew(make_redis, make_headgate):
-    several = Several(make_headgate, {"a": make_redis(), "b": make_redis()})
-    for name in ("a", "b"):
-        client = several.connect(name)
-        for _ in range(5):
-            client("PING")
-    with several.headgate.admin() as admin:
-        reloads = int(several.stat("reloads_total"))
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-        wait_for(lambda: int(several.stat("reloads_total")) == reloads + 1, what="the reload to be counted")
-        assert admin("SERVER", "a", "RESETSTAT") == OK
-    assert int(several.stat("requests_total", "a")) == 0
-    assert int(several.stat("requests_total", "b")) == int(several.stat("requests_total")) == 5
-    with several.headgate.admin() as admin:
-        assert admin("RESETSTAT") == OK
-    assert int(several.stat("requests_total")) == int(several.stat("reloads_total")) == 0
-
-
-# ---- HELP
-
-
 def verbs_of(admin):
     """Each verb's usage, as HELP lists it."""
     return [line.split("  ")[0].strip() for line in text(admin("HELP")).splitlines()]
-
-
-# What is refused always, and what takes seconds by its nature.
-WITHOUT_EXAMPLE = ("CONFIG REWRITE", "TRACE", "MONITOR", "TOP")
-
-
-def test_help_explains_each_verb_with_an_example(admin):
-    for usage in verbs_of(admin):
-        words = [word for word in usage.split() if word.isupper() and word.isalpha()]
-        name = " ".join(words[:2]) if words[0] == "CONFIG" and len(words) > 1 else words[0]
-        answer = text(admin("HELP", *name.split()))
-        assert usage in answer
-        assert "    for example: " in answer or name in WITHOUT_EXAMPLE, name
-    assert text(admin("HELP", "config")).count("\n") > 10
-    assert text(admin("HELP", "requests_total")) == "requests_total (counter): requests taken from clients\n"
-    for words in (("nonsense",), ("CONFIG", "nonsense"), ("x" * 500,), ("CONFIG", "GET", "x"), ("",), ("a\0b",)):
-        assert isinstance(admin("HELP", *words), Error), words
 
 
 def test_examples_are_sound(make_line):

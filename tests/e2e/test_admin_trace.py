@@ -12,11 +12,9 @@ import pytest
 from harness.admin import stats, text
 from harness.latency import words_of
 from harness.limits import rule as limit
-from harness.resp import OK, PONG, QUEUED, Closed, Error, encode, wait_for
+from harness.resp import OK, PONG, QUEUED, Error, encode, wait_for
 from harness.rules import reload
-from harness.several import Several
 
-SECRET = "Xs3cretX"
 FIELDS = "time worker id addr name user identity db op args bytes lane waited redis verdict rule reply rbytes".split()
 
 
@@ -53,66 +51,49 @@ def traced(headgate, *words, verb="TRACE", workers=1, count=None):
     wait_for(lambda: traces(headgate) == before, what="the trace to end")
 
 
-def operations(lines, **wanted):
-    return [line["op"] for line in lines if all(line[name] == value for name, value in wanted.items())]
-
-
 # ---- TRACE ----
 
 
 @pytest.mark.threads
-def test_what_clients_do(make, threads):
-    headgate = make("", threads=threads)
-    client, other = headgate.connect(), headgate.connect()
-    assert client("CLIENT", "SETNAME", "web") == OK
-    with traced(headgate, workers=threads, count=105) as lines:
+def test_what_clients_do(make):
+    """Each request is told of once, whatever becomes of it, and with what it was answered."""
+    headgate = make("", threads=4)
+    client, left, observer = headgate.connect(), headgate.connect(), headgate.connect()
+    assert client("CLIENT", "SETNAME", "web") == left("CLIENT", "SETNAME", "left") == OK
+    with traced(headgate, "op!=info", workers=4, count=116) as lines:
         assert client("SET", "k", "value") == OK
         assert client("GET", "k") == b"value"
         assert client("GET", "none") == None
         assert isinstance(client("LPUSH", "k", "x"), Error)
-        assert other("CONFIG", "GET", "maxmemory")
         client.send(encode("INCR", "n") * 100)
         assert client.read_many(100) == list(range(1, 101))
+        assert client("MULTI") == OK and client("SET", "k", "v") == QUEUED and client("EXEC") == [OK]
+        client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SET", "k", "w") + encode("GET", "k"))
+        assert client.read() == b"w"
+        assert client("SET", "long", "x" * 1000000) == OK
+        client.send(encode("SUBSCRIBE", "a", "b"))
+        client.read_many(2)
+        client.send(encode("UNSUBSCRIBE"))
+        client.read_many(2)
+        left.request("BLPOP", "q", "0")
+        wait_for(lambda: b"blocked_clients:1" in observer("INFO", "clients"), what="the wait")
+        left.close()
+        wait_for(lambda: b"blocked_clients:0" in observer("INFO", "clients"), what="its end")
+        client.send(b"PING\r\n" + encode("QUIT"))
+        assert client.read_many(2) == [PONG, OK]
     mine = [line for line in lines if line["name"] == "web"]
-    assert [line["op"] for line in mine] == ["set", "get", "get", "lpush"] + ["incr"] * 100
+    behind = ["multi", "set", "exec", "client|reply", "set", "get", "set", "subscribe", "unsubscribe", "ping", "quit"]
+    assert [line["op"] for line in mine] == ["set", "get", "get", "lpush"] + ["incr"] * 100 + behind
     assert list(mine[0]) == FIELDS
     assert [line["reply"] for line in mine[:4]] == ["status", "bulk", "null", "error:WRONGTYPE"]
     assert (mine[0]["args"], mine[0]["bytes"]) == ("3", str(len(encode("SET", "k", "value"))))
-    assert mine[1]["rbytes"] == str(len(b"$5\r\nvalue\r\n"))
+    assert mine[1]["rbytes"] == str(len(b"$5\r\nvalue\r\n")) and int(mine[-5]["bytes"]) > 1000000
     assert {line["addr"] for line in mine} == {"%s:%d" % client.socket.getsockname()[:2]}
-    assert {line["verdict"] for line in mine} == {"passed"} and int(mine[0]["lane"]) > 0
-    assert all(float(line["redis"]) >= 0 and float(line["waited"]) >= 0 for line in mine)
-    assert operations(lines, name="") == ["config|get"]
-    assert client("GET", "n") == b"100", "nobody is traced any more, and all goes on"
-
-
-def test_values_and_secrets_never_appear(make):
-    """Also in names of commands, subcommands and errors; keys only if they are asked for."""
-    headgate = make("")
-    client = headgate.connect()
-    requests = [
-        ("SET", "key1", SECRET),
-        ("AUTH", SECRET),
-        ("AUTH", "default", SECRET),
-        ("HELLO", "2", "AUTH", "nobody", SECRET),
-        (SECRET, "x"),
-        ("CONFIG", SECRET, "x"),
-        ("CONFIG", "SET", "requirepass\r\n" + SECRET, SECRET),
-        ("EVAL", f"return redis.error_reply('{SECRET} x')", "1", "key1"),
-        ("EVAL", f"return '{SECRET}'", "1", "key1"),
-        ("GET", "key1"),
-        ("MSET", "key1", SECRET, "key2", SECRET),
-        ("CLIENT", "SETINFO", "LIB-NAME", SECRET),
-        ("MIGRATE", "127.0.0.1", "1", "key1", "0", "10", "AUTH", SECRET),
-    ]
-    for words in ((), ("KEYS",)):
-        with traced(headgate, *words, count=len(requests)) as lines:
-            for request in requests:
-                client(*request)
-        shown = str(lines)
-        assert len(lines) == len(requests) and SECRET not in shown and SECRET.lower() not in shown
-        assert ("key1" in shown) == bool(words)
-    assert [line["keys"] for line in lines if line["op"] == "mset"] == ["key1,key2"]
+    assert {line["verdict"] for line in mine[:104]} == {"passed"} and int(mine[0]["lane"]) > 0
+    assert "left" in [line["verdict"] for line in mine[-8:]], "nobody is answered"
+    assert all(float(line["redis"]) >= 0 and float(line["waited"]) >= 0 for line in mine[:104])
+    assert [(line["op"], line["verdict"] in ("left", "lost")) for line in lines if line["name"] == "left"] == [("blpop", True)]
+    assert observer("GET", "n") == b"100", "nobody is traced any more, and all goes on"
 
 
 def test_keys_are_bounded_and_fit_for_a_line(make):
@@ -128,9 +109,7 @@ def test_keys_are_bounded_and_fit_for_a_line(make):
 
 
 def test_what_policies_decide(make):
-    headgate = make(
-        limit("few", limit=1, per="connection") + "[deny:never]\ncommands = flushall\n"
-    )
+    headgate = make(limit("few", limit=1, per="connection") + "[deny:never]\ncommands = flushall\n")
     client = headgate.connect()
     with traced(headgate, count=54) as lines:
         assert client("INCR", "n") == 1
@@ -142,20 +121,6 @@ def test_what_policies_decide(make):
     assert [line["rule"] for line in lines[:3]] == ["", "limit:few", "deny:never"]
     refused = lines[1]
     assert (refused["redis"], refused["lane"]) == ("", "0"), "it was never sent"
-
-
-def test_who_was_held(make):
-    headgate = make("")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    assert ask(headgate, "PAUSE") == OK
-    with traced(headgate, count=1) as lines:
-        client.request("SET", "k", "v")
-        wait_for(lambda: stats(headgate, "pause")["pause_held"] == "1", what="the hold")
-        assert ask(headgate, "RESUME") == OK
-        assert client.read() == OK
-    assert (lines[0]["op"], lines[0]["verdict"], lines[0]["rule"]) == ("set", "held", "pause")
-    assert float(lines[0]["waited"]) > 0
 
 
 def test_filters(make):
@@ -170,90 +135,17 @@ def test_filters(make):
             assert one("CONFIG", "GET", "maxmemory")
 
     for words, expected in (
-        (("name=web",), ["set", "get", "config|get"]),
-        (("name=web", "op=set"), ["set"]),
-        (("op=config*",), ["config|get"] * 2),
-        (("op=*|get", "name!=web"), ["config|get"]),
-        (("addr=127.0.0.0/8", "bytes>1000"), ["set", "set"]),
-        (("addr=10.0.0.0/8", "FOR", "1"), []),
-        (("verdict=refused", "FOR", "1"), []),
+        (("name=web",), ["set", "get", "config|get"]), (("name=web", "op=set"), ["set"]), (("op=config*",), ["config|get"] * 2),
+        (("op=*|get", "name!=web"), ["config|get"]), (("addr=127.0.0.0/8", "bytes>1000"), ["set", "set"]),
+        (("addr=10.0.0.0/8", "FOR", "1"), []), (("verdict=refused", "FOR", "1"), []),
         (("verdict=passed", "rbytes=5", "user=default", "db=0", "name=web"), ["set", "get"]),
-        (("redis>-1", "redis<100000000", "op=get"), ["get", "get"]),
-        (("redis>100000000", "FOR", "1"), []),
+        (("redis>-1", "redis<100000000", "op=get"), ["get", "get"]), (("redis>100000000", "FOR", "1"), []),
     ):
         # The first time shows what there is too much, the second one ends it.
         with traced(headgate, *words, count=2 * len(expected)) as lines:
             work()
             work()
         assert [line["op"] for line in lines] == 2 * expected, words
-
-
-def test_samples(make):
-    headgate = make("")
-    client = headgate.connect()
-    for words, least, most in ((("SAMPLE", "1/20"), 30, 200), (("sample", "5%"), 30, 200), (("SAMPLE", "100%"), 500, 500)):
-        before, count = told(headgate), 500 if least == most else 2000
-        with headgate.admin() as admin:
-            admin.request("TRACE", "FOR", "300", "COUNT", "100000", *words)
-            wait_for(lambda: traces(headgate) == 1, what="the trace to begin")
-            client.send(encode("PING") * count)
-            assert client.read_many(count) == [PONG] * count
-            wait_for(lambda: told(headgate) - before >= least, what="the lines")
-        wait_for(lambda: traces(headgate) == 0, what="the trace to end")
-        assert told(headgate) - before <= most, words
-
-
-def test_count_ends_it(make):
-    headgate = make("", threads=2)
-    client = headgate.connect()
-    with traced(headgate, "COUNT", "10", "FOR", "300", workers=2) as lines:
-        client.send(encode("PING") * 1000)
-        assert client.read_many(1000) == [PONG] * 1000
-    assert len(lines) == 10
-
-
-def test_all_kinds_of_requests(make):
-    """Each is told of once, whatever becomes of it."""
-    headgate = make("")
-    client, left = headgate.connect(), headgate.connect()
-    with traced(headgate, "op!=info", count=12) as lines:
-        assert client("MULTI") == OK and client("SET", "k", "v") == QUEUED and client("EXEC") == [OK]
-        client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SET", "k", "w") + encode("GET", "k"))
-        assert client.read() == b"w"
-        assert client("SET", "long", "x" * 1000000) == OK
-        client.send(encode("SUBSCRIBE", "a", "b"))
-        client.read_many(2)
-        client.send(encode("UNSUBSCRIBE"))
-        client.read_many(2)
-        client.send(b"PING\r\n")
-        assert client.read() == PONG
-        left.request("BLPOP", "q", "0")
-        wait_for(lambda: b"blocked_clients:1" in client("INFO", "clients"), what="the wait")
-        left.close()
-        wait_for(lambda: b"blocked_clients:0" in client("INFO", "clients"), what="its end")
-        client.send(encode("QUIT"))
-        assert client.read() == OK
-    seen = [line["op"] for line in lines]
-    assert seen.count("set") == 3 and seen.count("blpop") == 1
-    assert {"multi", "exec", "client|reply", "get", "subscribe", "unsubscribe", "ping", "quit"} <= set(seen)
-    long = next(line for line in lines if int(line["bytes"]) > 1000)
-    assert long["op"] == "set"
-    assert next(line for line in lines if line["op"] == "blpop")["verdict"] in ("left", "lost")
-    assert "left" in [line["verdict"] for line in lines if line["op"] in ("set", "client|reply")], "nobody is answered"
-
-
-def test_redis_goes_away(make, redis):
-    headgate = make("")
-    client = headgate.connect()
-    assert client("PING") == PONG
-    with traced(headgate, count=1) as lines:
-        client.request("BLPOP", "q", "0")
-        with redis.connect() as direct:
-            wait_for(lambda: b"blocked_clients:1" in direct("INFO", "clients"), what="the wait")
-        redis.kill()
-        with pytest.raises(Closed):
-            client.read()
-    assert lines[0]["op"] == "blpop" and lines[0]["verdict"] in ("lost", "left")
 
 
 NO_TRACES = [
@@ -297,31 +189,7 @@ def monitor(headgate, *words):
     return admin
 
 
-@pytest.mark.threads
-def test_line_by_line(make, threads):
-    headgate = make("", threads=threads)
-    client = headgate.connect()
-    admin = monitor(headgate, "FOR", "300", "KEYS")
-    for number in range(5):
-        assert client("SET", f"k{number}", "v") == OK
-        line = words_of(admin.read().decode())
-        assert (line["op"], line["keys"]) == ("set", f"k{number}")
-    admin.close()
-    wait_for(lambda: traces(headgate) == 0, what="the end")
-
-
-def test_it_says_its_end(make):
-    headgate = make("")
-    client = headgate.connect()
-    admin = monitor(headgate, "COUNT", "2")
-    for _ in range(5):
-        assert client("PING") == PONG
-    assert [words_of(admin.read().decode())["op"] for _ in range(2)] == ["ping"] * 2
-    assert admin.read().startswith(b"end=1 lines=2 lost=")
-    with pytest.raises(Closed):
-        admin.read()
-
-
+@pytest.mark.real  # A window that is closed is asked for by the kernel's own timer.
 def test_a_slow_reader_loses_lines(make):
     """Clients do not notice, and memory is bounded."""
     headgate = make("", threads=2)
@@ -346,17 +214,13 @@ def test_a_slow_reader_loses_lines(make):
     wait_for(lambda: traces(headgate) == 0, what="the end")
 
 
-@pytest.mark.parametrize("how", ["closed", "reset"])
-def test_who_goes_away(make, how):
+def test_who_goes_away(make):
     headgate = make("", threads=2)
     client = headgate.connect()
     admin = monitor(headgate, "FOR", "300")
     assert traces(headgate) == 2
-    if how == "reset":
-        admin.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        admin.close()
-    else:
-        admin.close()
+    admin.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    admin.close()
     wait_for(lambda: traces(headgate) == 0, what="the end, without a request")
     assert client("PING") == PONG
 
@@ -368,8 +232,10 @@ def has_ended(connection, pieces):
     return pieces[-1:] == [b""]
 
 
-@pytest.mark.parametrize("question", ["TRACE FOR 2", "TRACE COUNT 100000 FOR 13", "TOP 2", "MONITOR FOR 2", "MONITOR COUNT 1 FOR 300"])
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX])
+@pytest.mark.parametrize("question, family", [
+    ("TRACE FOR 2", socket.AF_UNIX), ("TRACE COUNT 100000 FOR 13", socket.AF_INET), ("TOP 2", socket.AF_INET),
+    ("MONITOR FOR 2", socket.AF_INET), ("MONITOR COUNT 1 FOR 300", socket.AF_UNIX),
+])  # fmt: skip
 def test_who_sends_no_more_has_the_answer(make, tmp_path, question, family):
     """printf 'TRACE\r\n' | nc -N: the end of the input comes with the question."""
     path = tmp_path / "admin.sock"
@@ -393,18 +259,6 @@ def test_who_sends_no_more_has_the_answer(make, tmp_path, question, family):
 
     # On a busy machine there may be no PING within two seconds.
     wait_for(lambda: "op=ping" in answer(), 60, "an answer that has a request")
-
-
-def test_what_is_said_meanwhile_is_not_taken(make):
-    """And is no reason to take memory."""
-    headgate = make("")
-    admin = monitor(headgate, "FOR", "2")
-    with contextlib.suppress(OSError):
-        admin.send(encode("SHUTDOWN", "NOW") * 100)
-    with contextlib.suppress(OSError):
-        while not admin.read().startswith(b"end=1"):
-            pass
-    assert headgate.connect()("PING") == PONG
 
 
 # ---- meanwhile ----
@@ -442,9 +296,9 @@ def test_the_process_ends_meanwhile(make, end):
 
 
 @pytest.mark.threads
-def test_beginning_and_ending_under_load(make, threads):
+def test_beginning_and_ending_under_load(make):
     """Replies are those of the requests, before, while and after."""
-    headgate = make(limit("few", limit=10), threads=threads)
+    headgate = make(limit("few", limit=10), threads=4)
     stop = threading.Event()
     faults = []
 
@@ -460,7 +314,7 @@ def test_beginning_and_ending_under_load(make, threads):
     for worker in workers:
         worker.start()
     for _ in range(6):
-        with traced(headgate, "SAMPLE", "1/3", workers=threads, count=500) as lines:
+        with traced(headgate, "SAMPLE", "1/3", workers=4, count=500) as lines:
             pass
         assert len(lines) == 500
         with headgate.admin() as admin:
@@ -484,23 +338,6 @@ def test_beginning_and_ending_under_load(make, threads):
         assert not worker.is_alive()
     assert faults == []
     wait_for(lambda: "watched" not in text(ask(headgate, "TOP", "1")), 60, "all to be looked at again")
-
-
-def test_several_servers(make_headgate, make_redis):
-    several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()})
-    clients = {name: several.connect(name) for name in ("cache", "queue")}
-    with several.headgate.admin() as admin, several.headgate.admin() as one:
-        admin.request("TRACE", "COUNT", "2", "FOR", "300")
-        one.request("SERVER", "cache", "TRACE", "COUNT", "1", "FOR", "300")
-        wait_for(lambda: several.stat("traces") == 3, what="the traces")
-        for client in clients.values():
-            assert client("SET", "k", "v") == OK
-        lines = text(admin.read()).splitlines()
-        assert {words_of(line)["server"] for line in lines[:-1]} == {"cache", "queue"}
-        assert lines[-1] == "end=1 lines=2 lost=0"
-        alone = text(one.read()).splitlines()
-        assert len(alone) == 2 and "server=" not in alone[0]
-    assert {words_of(line)["server"] for line in several.ask("TOP", "1").splitlines()} == {"cache", "queue"}
 
 
 # ---- TOP ----
@@ -533,8 +370,8 @@ def busy(headgate, *requests):
 
 
 @pytest.mark.threads
-def test_the_busiest(make, threads):
-    headgate = make("", threads=threads)
+def test_the_busiest(make):
+    headgate = make("", threads=4)
     with busy(headgate, ("GET", "hot"), ("SET", "cold", "x" * 10000)):
         answer = text(ask(headgate, "TOP", "2"))
     everything = rows(answer, "all")[0]
@@ -546,16 +383,6 @@ def test_the_busiest(make, threads):
     assert int(put["in"]) > 10000 * (int(put["requests"]) - 1) > int(get["in"])
     assert float(get["redis"]) > 0 and float(get["per_second"]) > 0 and int(get["out"]) > 0
     assert {row["key"] for row in rows(answer, "key")} == {"hot", "cold"}
-
-
-def test_what_comes_first(make):
-    headgate = make("")
-    with busy(headgate, ("GET", "k"), ("EVAL", "for i = 1, 200000 do end", "0"), ("SET", "large", "x" * 100000)):
-        by = {order: rows(text(ask(headgate, "TOP", "2", "BY", order)), "operation") for order in ("bytes", "time")}
-        assert len(rows(text(ask(headgate, "TOP", "1", "COUNT", "1")), "client")) == 1
-    assert by["bytes"][0]["op"] == "set"
-    times = [float(row["redis"]) for row in by["time"]]
-    assert times == sorted(times, reverse=True)
 
 
 def test_more_than_can_be_counted(make):
@@ -581,18 +408,7 @@ def test_more_than_can_be_counted(make):
     assert len(keys) == 3 and keys[0]["key"] == "hot"
 
 
-@pytest.mark.parametrize("words", [("0",), ("9",), ("x",), ("COUNT",), ("COUNT", "0"), ("COUNT", "513"), ("BY", "x"), ("BY",), ("2", "2")])
-def test_what_is_no_top(make_shared, words):
-    headgate = make_shared("")
-    with headgate.admin() as admin:
-        assert isinstance(admin("TOP", *words), Error)
-        assert admin("PING") == PONG
-
-
-def test_one_at_a_time(make_shared):
-    headgate = make_shared("", threads=2)
-    with headgate.admin() as admin:
-        admin.request("TOP", "3")
-        wait_for(lambda: b"another TOP" in (other if isinstance(other := ask(headgate, "TOP", "1"), Error) else b""), what="the first")
-        assert float(rows(text(admin.read()), "all")[0]["seconds"]) >= 3
-    assert float(rows(text(ask(headgate, "TOP", "1")), "all")[0]["seconds"]) >= 1, "and again"
+def test_what_is_no_top(make_shared):
+    with make_shared("").admin() as admin:
+        for words in ("0", "9", "x", "COUNT", "COUNT 0", "COUNT 513", "BY x", "BY", "2 2"):
+            assert isinstance(admin("TOP", *words.split()), Error), words

@@ -4,26 +4,12 @@ import signal
 
 import pytest
 
-from harness.resp import NIL_ARRAY, NULL, OK, PONG, Error, encode, wait_for
+from harness.resp import NIL_ARRAY, NULL, OK, Error, encode, wait_for
 from harness.servers import Redis, elapsed
 from harness.target import info
 
 # Longer than anybody waits for an answer here: who is held up by a command that blocks fails.
 LONG = 60
-
-
-def test_woken_by_another_client(target):
-    client, other = target.connect(), target.connect()
-    client.request("BLPOP", "k", LONG)
-    target.await_blocked(1)
-    assert other("RPUSH", "k", "v") == 1
-    assert client.read() == [b"k", b"v"]
-
-
-def test_nothing_to_wait_for(client):
-    client("RPUSH", "k", 1, 2, 3)
-    assert client("BLPOP", "k", 0) == [b"k", b"1"]
-    assert client("BRPOP", "none", "k", 0) == [b"k", b"3"]
 
 
 STREAM_READERS = [
@@ -34,24 +20,26 @@ STREAM_READERS = [
     (b"XREADGROUP", b"GROUP\0", b"g", b"c", b"BLOCK\0", 0, b"STREAMS", b"s", b">"),
     (b"xreadgroup", b"group", b"g", b"c", b"noack\0", b"count", 1, b"block\0", 0, b"streams\0", b"s", b">"),
     (b"XREADGROUP", b"BLOCK\0", 0, b"GROUP", b"block", b"streams", b"STREAMS", b"s", b">"),
+    # Names that are words of its own.
+    (b"XREADGROUP", b"GROUP", b"streams", b"c", b"BLOCK", 0, b"STREAMS", b"s", b">"),
+    (b"XREADGROUP", b"GROUP", b"g", b"STREAMS", b"BLOCK", LONG * 1000, b"STREAMS", b"s", b">"),
 ]
 
 
-@pytest.mark.parametrize("command", STREAM_READERS)
-def test_words_that_end_at_a_nul_block_nobody_else(target, command):
-    """To Redis the word ends there, so the command blocks; the others of the same lane must not wait with it."""
+def test_however_a_reader_of_streams_is_spelt_it_blocks_nobody_else(target):
+    """To Redis a word ends at a NUL, so the command blocks; the others of the same lane must not wait with it."""
     waiting, others = target.connect(), [target.connect() for _ in range(4)]
-    for group in ("g", "block"):
-        assert others[0]("XGROUP", "CREATE", "s", group, "$", "MKSTREAM") == OK
-    waiting.request(*command)
-    target.await_blocked(1)
-    for turn in range(5):
-        for other in others:
+    for command in STREAM_READERS:
+        others[0]("DEL", "s")
+        for group in ("g", "block", "streams"):
+            assert others[0]("XGROUP", "CREATE", "s", group, "$", "MKSTREAM") == OK
+        waiting.request(*command)
+        target.await_blocked(1)
+        for turn, other in enumerate(others):
             assert other("SET", "k", turn) == OK
             assert other.pipeline([("GET", "k"), ("EVAL", "return 1", 0)]) == [b"%d" % turn, 1]
-    assert others[0]("XADD", "s", "1-1", "f", "v") == b"1-1"
-    assert waiting.read() == [[b"s", [[b"1-1", [b"f", b"v"]]]]]
-    assert waiting("PING") == PONG
+        assert others[0]("XADD", "s", "1-1", "f", "v") == b"1-1"
+        assert waiting.read() == [[b"s", [[b"1-1", [b"f", b"v"]]]]], command
 
 
 def test_time_out(client):
@@ -65,7 +53,7 @@ def test_time_out(client):
     assert client("BLPOP", "k", "0.01") is NULL
 
 
-@pytest.mark.parametrize("command, wake, reply", [
+WAKES = [
     (("BRPOP", "k", LONG), ("RPUSH", "k", "v"), [b"k", b"v"]),
     (("BLMOVE", "k", "to", "LEFT", "RIGHT", LONG), ("RPUSH", "k", "v"), b"v"),
     (("BRPOPLPUSH", "k", "to", LONG), ("RPUSH", "k", "v"), b"v"),
@@ -77,57 +65,19 @@ def test_time_out(client):
      [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
     (("xread", "count", 1, "block", LONG * 1000, "streams", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
      [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
-])  # fmt: skip
-def test_every_blocking_command_blocks_nobody_else(target, command, wake, reply):
+]  # fmt: skip
+
+
+def test_every_blocking_command_blocks_nobody_else(target):
     client, other, third = target.connect(), target.connect(), target.connect()
-    client.request(*command)
-    target.await_blocked(1)
-    for _ in range(20):
-        assert third("ECHO", "x") == b"x"
-    other(*wake)
-    assert client.read() == reply
-
-
-def test_xreadgroup(target):
-    client, other = target.connect(), target.connect()
-    client("XGROUP", "CREATE", "k", "g", "$", "MKSTREAM")
-    client.request("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "k", ">")
-    target.await_blocked(1)
-    other("XADD", "k", "1-1", "f", "v")
-    assert client.read() == [[b"k", [[b"1-1", [b"f", b"v"]]]]]
-
-
-@pytest.mark.parametrize("group, consumer", [("streams", "c"), ("g", "STREAMS")])
-def test_xreadgroup_of_names_that_are_words_of_its_own(target, group, consumer):
-    client, other = target.connect(), target.connect()
-    client("XGROUP", "CREATE", "k", group, "$", "MKSTREAM")
-    client.request("XREADGROUP", "GROUP", group, consumer, "BLOCK", LONG * 1000, "STREAMS", "k", ">")
-    target.await_blocked(1)
-    for _ in range(20):
-        assert other("ECHO", "x") == b"x"
-    other("XADD", "k", "1-1", "f", "v")
-    assert client.read() == [[b"k", [[b"1-1", [b"f", b"v"]]]]]
-
-
-def test_many_clients_block_at_once(target):
-    waiting = [target.connect() for _ in range(50)]
-    for index, client in enumerate(waiting):
-        client.request("BLPOP", f"k{index}", 0)
-    target.await_blocked(50)
-    other = target.connect()
-    for index in reversed(range(50)):
-        other("RPUSH", f"k{index}", index)
-        assert waiting[index].read() == [b"k%d" % index, b"%d" % index]
-
-
-def test_first_come_first_served(target):
-    waiting = []
-    for number in range(5):
-        waiting.append(target.connect())
-        waiting[-1].request("BLPOP", "k", 0)
-        target.await_blocked(number + 1)
-    target.connect()("RPUSH", "k", *range(5))
-    assert [client.read() for client in waiting] == [[b"k", b"%d" % number] for number in range(5)]
+    for command, wake, reply in WAKES:
+        client.request(*command)
+        target.await_blocked(1)
+        for _ in range(5):
+            assert third("ECHO", "x") == b"x"
+        other(*wake)
+        assert client.read() == reply
+        other("DEL", "k", "to")
 
 
 def test_commands_pipelined_behind_wait_for_it(target):
@@ -148,42 +98,6 @@ def test_blocking_commands_in_one_pipeline(client):
         assert client.read_many(2) == [[b"k", b"%d" % number], b"between"]
 
 
-@pytest.mark.parametrize("vanish", ["close", "reset", "shutdown_write"])
-@pytest.mark.parametrize("command", [("BLPOP", "k", 0), ("BLMOVE", "k", "to", "LEFT", "LEFT", 0)])
-def test_a_client_that_vanishes_takes_no_element(target, command, vanish):
-    observer = target.direct()
-    for _ in range(5):
-        client = target.connect()
-        client.request(*command)
-        target.await_blocked(1)
-        getattr(client, vanish)()
-        target.await_blocked(0)
-        assert observer("RPUSH", "k", "precious") == 1
-        assert observer("LRANGE", "k", 0, -1) == [b"precious"]
-        observer("DEL", "k")
-
-
-def test_a_vanished_client_does_not_take_what_another_waits_for(target):
-    gone, waiting, other = target.connect(), target.connect(), target.connect()
-    gone.request("BLPOP", "k", 0)
-    target.await_blocked(1)
-    waiting.request("BLPOP", "k", 0)
-    target.await_blocked(2)
-    gone.close()
-    target.await_blocked(1)
-    other("RPUSH", "k", "v")
-    assert waiting.read() == [b"k", b"v"]
-
-
-def test_a_client_that_vanishes_with_commands_behind(target):
-    client = target.connect()
-    client.send(encode("BLPOP", "k", 0) + encode("SET", "behind", 1))
-    target.await_blocked(1)
-    client.close()
-    target.await_blocked(0)
-    assert target.direct()("EXISTS", "behind") == 0
-
-
 def test_client_unblock(target):
     client, other = target.connect(), target.connect()
     identity = client("CLIENT", "ID")
@@ -196,25 +110,6 @@ def test_client_unblock(target):
     assert other("CLIENT", "UNBLOCK", identity, "ERROR") == 1
     assert client.read() == Error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK")
     assert other("CLIENT", "UNBLOCK", identity) == 0
-
-
-def test_blocking_in_another_database(target):
-    client, other = target.connect(), target.connect()
-    client("SELECT", 5)
-    client.request("BLPOP", "k", 0)
-    target.await_blocked(1)
-    other("RPUSH", "k", "in 0")
-    client.assert_silent()
-    other("SELECT", 5)
-    other("RPUSH", "k", "in 5")
-    assert client.read() == [b"k", b"in 5"]
-
-
-def test_client_pause(target):
-    client, other = target.connect(), target.connect()
-    # Both together: a busy machine may take its time between them.
-    assert elapsed(lambda: [other("CLIENT", "PAUSE", 2000, "WRITE"), client("SET", "k", 1)]) > 1.9
-    assert client("GET", "k") == b"1"
 
 
 @pytest.mark.parametrize("before", (b"", encode("CLIENT", "REPLY", "SKIP") + encode("PING")), ids=("", "unmatched"))
@@ -230,9 +125,6 @@ def test_client_unpause(target, before):
     assert client.read() == OK
 
 
-# ---- WAIT ----
-
-
 @pytest.fixture
 def replica(target):
     server = Redis("--replicaof", f"127.0.0.1 {target.redis.port}", "--repl-diskless-load", "swapdb")
@@ -241,12 +133,6 @@ def replica(target):
     yield server
     server.discard()
     wait_for(lambda: info(observer, "replication")["connected_slaves"] == "0", what="the replica gone")
-
-
-def test_wait_without_replicas(client):
-    client("SET", "k", 1)
-    assert client("WAIT", 0, 100) == 0
-    assert elapsed(lambda: client("WAIT", 1, 200)) >= 0.2
 
 
 def test_wait_speaks_of_the_clients_own_writes(target, replica):
@@ -265,38 +151,3 @@ def test_wait_speaks_of_the_clients_own_writes(target, replica):
     finally:
         replica.signal(signal.SIGCONT)
     assert writer("WAIT", 1, 20000) == 1
-
-
-def test_wait_holds_nobody_up(target, replica):
-    writer, others = target.connect(), [target.connect() for _ in range(8)]
-    for other in others:
-        other("SET", "theirs", 1)
-    replica.signal(signal.SIGSTOP)
-    try:
-        writer("SET", "k", 1)
-        writer.request("WAIT", 1, LONG * 1000)
-        target.await_blocked(1)
-        for other in others:
-            assert other("ECHO", "x") == b"x"
-            assert other("SET", "theirs", 2) == OK
-    finally:
-        replica.signal(signal.SIGCONT)
-    assert writer.read() == 1
-
-
-def test_wait_of_each_of_several_writers(target, replica):
-    """Each asks of its own last write, one after the other, on whatever connection it went by."""
-    writers = [target.connect() for _ in range(6)]
-    for index, writer in enumerate(writers):
-        assert writer("SET", f"k{index}", 1) == OK
-    for writer in writers:
-        assert writer("WAIT", 1, 20000) == 1
-    replica.signal(signal.SIGSTOP)
-    try:
-        for index, writer in enumerate(writers):
-            assert writer("SET", f"k{index}", 2) == OK
-        for writer in writers:
-            writer.request("WAIT", 1, 300)
-        assert [writer.read() for writer in writers] == [0] * len(writers)
-    finally:
-        replica.signal(signal.SIGCONT)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from harness.cluster import SLOTS, Cluster, key_in, slot_of, tag_of
-from harness.resp import OK, PONG, QUEUED, Closed, Error, Map, Verbatim, wait_for
+from harness.cluster import SLOTS, Cluster, slot_of, tag_of
+from harness.resp import OK, PONG, QUEUED, Closed, Error, wait_for
 
 CROSSSLOT = Error(b"CROSSSLOT Keys in request don't hash to the same slot")
 
@@ -47,9 +47,6 @@ def masters_say(cluster, *command):
     return [node.ask(*command) for node in cluster.masters]
 
 
-# ---- all masters ----
-
-
 def test_what_concerns_all_keys_is_told_to_all_masters(client, empty):
     keys = fill(client)
     assert all(masters_say(empty, "DBSIZE")), "each master has some of them"
@@ -62,17 +59,6 @@ def test_what_concerns_all_keys_is_told_to_all_masters(client, empty):
     assert client("DBSIZE") == 0
     assert client("RANDOMKEY") is None
     assert client("FLUSHDB", "ASYNC") == OK
-
-
-def test_random_keys_are_of_all_masters(client, empty):
-    fill(client)
-    owners = set()
-
-    def all_seen():
-        owners.add(empty.owner(slot_of(client("RANDOMKEY"))))
-        return len(owners) == 3
-
-    wait_for(all_seen, what="keys of all masters")
 
 
 def test_scripts_and_functions_are_everywhere(client, empty):
@@ -108,88 +94,6 @@ def test_settings_are_those_of_all_masters(client, empty):
     assert client("CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
 
 
-def test_numbers_that_are_added_up(client, empty):
-    subscribers = [node.connect() for node in empty.masters[:2]]
-    for number, subscriber in enumerate(subscribers):
-        subscriber.command("SUBSCRIBE", "both")
-        subscriber.command("SUBSCRIBE", f"own:{number}")
-        subscriber.command("PSUBSCRIBE", f"p{number}*")
-    assert sorted(client("PUBSUB", "CHANNELS")) == [b"both", b"own:0", b"own:1"]
-    assert client("PUBSUB", "NUMSUB", "both", "own:1", "none") == [b"both", 2, b"own:1", 1, b"none", 0]
-    assert client("PUBSUB", "NUMPAT") == 2
-    assert client("LATENCY", "RESET") == 0
-    for subscriber in subscribers:
-        subscriber.close()
-
-
-# ---- SCAN ----
-
-
-def scan_all(client, *options):
-    found, cursor = [], b"0"
-    while True:
-        cursor, keys = client("SCAN", cursor, *options)
-        found += keys
-        if cursor == b"0":
-            return found
-
-
-def test_scan_finds_every_key_of_every_master(client):
-    keys = fill(client)
-    assert sorted(scan_all(client)) == sorted(keys)
-    assert sorted(scan_all(client, "COUNT", "1000")) == sorted(keys)
-    assert scan_all(client, "MATCH", "key:17", "COUNT", "7") == [b"key:17"]
-    assert scan_all(client, "TYPE", "list") == []
-
-
-def test_a_cursor_means_the_same_to_all(empty, make_headgate):
-    """Each step by another client, at another worker, of another Headgate."""
-    clients = [connect(empty, make_headgate, threads=2) for _ in range(2)]
-    keys = fill(clients[0])
-    found, cursor, steps = [], b"0", 0
-    while True:
-        cursor, some = clients[steps % 2]("SCAN", cursor, "COUNT", "20")
-        found += some
-        steps += 1
-        if cursor == b"0":
-            break
-    assert sorted(found) == sorted(keys)
-    assert steps > 3
-
-
-def test_scan_while_slots_move(client, empty):
-    """What does not move is found, whether Headgate has heard of the moves or not yet."""
-    keys = fill(client)
-    found, cursor = [], b"0"
-    moved = [slot for slot in sorted(empty.slots_of(empty.masters[0]))[:20]]
-    try:
-        while True:
-            cursor, some = client("SCAN", cursor, "COUNT", "5")
-            found += some
-            if moved:
-                empty.move_slot(moved.pop(), empty.masters[2])
-            if cursor == b"0":
-                break
-    finally:
-        empty.reshard(sorted(set(range(SLOTS // 3)) - empty.slots_of(empty.masters[0])), empty.masters[0])
-        empty.await_agreement()
-    stayed = {key for key in keys if empty.owner(slot_of(key)) is not empty.masters[0]}
-    assert stayed <= set(found)
-
-
-@pytest.mark.parametrize("cursor", ["x", "-1", "99999999999999999999"])
-def test_what_is_no_cursor(client, cursor):
-    assert client("SCAN", cursor) == Error(b"ERR invalid cursor")
-
-
-def test_scan_says_what_redis_says(client):
-    assert client("SCAN", "0", "COUNT", "0") == Error(b"ERR syntax error")
-    assert client("SCAN") == Error(b"ERR wrong number of arguments for 'scan' command")
-
-
-# ---- one node ----
-
-
 def test_what_any_node_can_say(client):
     assert client("PING") == PONG
     assert client("ECHO", "x") == b"x"
@@ -202,72 +106,41 @@ def test_what_any_node_can_say(client):
     assert client("PUBLISH", "nobody", "x") == 0
 
 
-def test_slots_and_keys_that_are_arguments(client, empty):
-    for node in empty.masters:
-        slot = sorted(empty.slots_of(node))[5]
-        key = key_in(slot)
-        assert client("SET", key, "v") == OK
-        assert client("CLUSTER", "COUNTKEYSINSLOT", slot) == 1
-        assert client("CLUSTER", "GETKEYSINSLOT", slot, "10") == [key.encode()]
-        assert client("MEMORY", "USAGE", key) > 0
-        assert client("OBJECT", "ENCODING", key) == b"embstr"
-        assert client("DEBUG", "OBJECT", key).startswith(b"Value at:")
-    assert isinstance(client("CLUSTER", "COUNTKEYSINSLOT", SLOTS), Error)
+REFUSED = [
+    "SHUTDOWN NOSAVE", "MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ACK 1", "CLUSTER RESET HARD", "CLUSTER MEET 1.2.3.4 5",
+    "CLUSTER FORGET x", "CLUSTER FAILOVER", "CLUSTER ADDSLOTS 1", "CLUSTER SETSLOT 1 STABLE", "FAILOVER",
+    "MIGRATE 127.0.0.1 6379 key 0 100", "DEBUG SEGFAULT", "DEBUG RELOAD", "CLIENT KILL ID 1", "CLIENT UNBLOCK 1",
+    "CLIENT TRACKING on", "CLIENT TRACKING on optin", "RESTORE-ASKING key 0 x"
+]  # fmt: skip
 
 
-# ---- refused ----
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["SHUTDOWN NOSAVE", "MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ACK 1", "CLUSTER RESET HARD", "CLUSTER MEET 1.2.3.4 5",
-     "CLUSTER FORGET x", "CLUSTER FAILOVER", "CLUSTER ADDSLOTS 1", "CLUSTER SETSLOT 1 STABLE", "FAILOVER",
-     "MIGRATE 127.0.0.1 6379 key 0 100", "DEBUG SEGFAULT", "DEBUG RELOAD", "CLIENT KILL ID 1", "CLIENT UNBLOCK 1",
-     "CLIENT TRACKING on", "CLIENT TRACKING on optin", "RESTORE-ASKING key 0 x"],
-)  # fmt: skip
-def test_what_is_for_one_node_only_is_refused_with_a_reason(client, empty, command):
-    words = command.split()
-    reply = client(*words)
-    name = " ".join(words[:2]) if words[0] == "CLIENT" else words[0]
-    assert isinstance(reply, Error), reply
-    assert reply.startswith(f"ERR {name} is refused here, before a Redis Cluster: ".encode()), reply
-    assert client("PING") == PONG, "and that is all"
+def test_what_is_for_one_node_only_is_refused_with_a_reason(client, empty):
+    for command in REFUSED:
+        words = command.split()
+        reply = client(*words)
+        name = " ".join(words[:2]) if words[0] == "CLIENT" else words[0]
+        assert isinstance(reply, Error), (command, reply)
+        assert reply.startswith(f"ERR {name} is refused here, before a Redis Cluster: ".encode()), reply
+        assert client("PING") == PONG, "and that is all"
     assert all(node.is_alive() for node in empty.masters)
-
-
-def test_redis_itself_refuses_what_it_refuses_in_a_cluster(client):
     assert client("REPLICAOF", "127.0.0.1", "1") == Error(b"ERR REPLICAOF not allowed in cluster mode.")
     assert client("MOVE", "key", "1") == Error(b"ERR MOVE is not allowed in cluster mode")
 
 
-# ---- within a transaction ----
+def test_what_is_for_several_nodes_spoils_a_transaction(client):
+    for command in ("KEYS *", "DBSIZE", "SCAN 0", "FLUSHALL", "MONITOR"):
+        assert client("MULTI") == OK
+        assert client("SET", "key", "v") == QUEUED
+        assert isinstance(client(*command.split()), Error)
+        assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of previous errors.")
+        assert client("GET", "key") is None
 
 
-@pytest.mark.parametrize("command", [("KEYS", "*"), ("DBSIZE",), ("SCAN", "0"), ("FLUSHALL",), ("MONITOR",)])
-def test_what_is_for_several_nodes_spoils_a_transaction(client, command):
-    assert client("MULTI") == OK
-    assert client("SET", "key", "v") == QUEUED
-    assert isinstance(client(*command), Error)
-    assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of previous errors.")
-    assert client("GET", "key") is None
-
-
-# ---- several slots ----
-
-ACROSS = {
-    "MGET": ("a", "b", "c"),
-    "MSET": ("a", 1, "b", 2),
-    "DEL": ("a", "b"),
-    "UNLINK": ("a", "b"),
-    "EXISTS": ("a", "b"),
-    "TOUCH": ("a", "b"),
-}
-
-
-@pytest.mark.parametrize("name", [*ACROSS, "MSETNX", "SUNION", "RENAME", "PFCOUNT", "BITOP"])
-def test_keys_in_several_slots_are_refused_as_redis_does(client, name):
-    arguments = {"MSETNX": ("a", 1, "b", 2), "BITOP": ("AND", "a", "b"), **ACROSS}.get(name, ("a", "b"))
-    assert client(name, *arguments) == CROSSSLOT
+def test_keys_in_several_slots_are_refused_as_redis_does(client):
+    for command in ("MGET a b c", "MSET a 1 b 2", "MSETNX a 1 b 2", "BITOP AND a b"):
+        assert client(*command.split()) == CROSSSLOT
+    for name in ("DEL", "UNLINK", "EXISTS", "TOUCH", "SUNION", "RENAME", "PFCOUNT", "SSUBSCRIBE"):
+        assert client(name, "a", "b") == CROSSSLOT, name
     assert client("PING") == PONG
 
 
@@ -340,19 +213,6 @@ def test_parts_follow_slots_that_move(empty, make_headgate):
         empty.await_agreement()
 
 
-def test_in_resp3(empty, make_headgate):
-    client = connect(empty, make_headgate, cross_slot="split")
-    client("HELLO", "3")
-    fill(client, 30)
-    assert len(client("KEYS", "*")) == 30
-    assert client("MGET", "key:1", "none", "key:2")[::2] == [b"key:1", b"key:2"]
-    assert isinstance(client("CLUSTER", "SHARDS")[0], Map)
-    assert isinstance(client("CLUSTER", "INFO"), Verbatim)
-
-
-# ---- what a client is shown ----
-
-
 def test_headgate_is_the_one_node(empty, make_headgate):
     headgate = make_headgate(empty.url("cluster"), threads=2)
     client = headgate.connect()
@@ -375,11 +235,11 @@ def test_headgate_is_the_one_node(empty, make_headgate):
     assert other("CLUSTER", "MYID") == own_id, "whichever worker it is"
 
 
-@pytest.mark.parametrize("mode", ("OFF", "SKIP"))
-def test_client_reply_is_refused(client, mode):
+def test_client_reply_is_refused(client):
     """It would hold at one node only."""
     assert client("CLIENT", "REPLY", "ON") == OK
-    refusal = client("CLIENT", "REPLY", mode)
-    assert refusal.startswith(b"ERR headgate: CLIENT REPLY OFF and SKIP are refused before a Redis Cluster")
-    assert client.pipeline([("MULTI",), ("CLIENT", "REPLY", mode), ("SET", "a", 1), ("EXEC",)])[1] == refusal
-    assert client("ECHO", "here") == b"here"
+    for mode in ("OFF", "SKIP"):
+        refusal = client("CLIENT", "REPLY", mode)
+        assert refusal.startswith(b"ERR headgate: CLIENT REPLY OFF and SKIP are refused before a Redis Cluster")
+        assert client.pipeline([("MULTI",), ("CLIENT", "REPLY", mode), ("SET", "a", 1), ("EXEC",)])[1] == refusal
+        assert client("ECHO", "here") == b"here"

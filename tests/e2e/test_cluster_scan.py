@@ -1,191 +1,65 @@
-"""SCAN before a Redis Cluster that changes under it: what is there from start to end is reported."""
-
-import pytest
+"""SCAN before a Redis Cluster that changes under it: what is there from start to end is reported. What else may change is
+shown by tests/unit/topology, at random."""
 
 from harness.admin import text
 from harness.cluster import Cluster, slot_of
-from harness.resp import OK, Error, wait_for
+from harness.latency import words_of
+from harness.resp import OK, wait_for
 
 
-@pytest.fixture
-def cluster():
-    with Cluster(replicas=1) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def calm():
-    """A cluster that no test changes."""
-    with Cluster(replicas=0) as made:
-        yield made
-
-
-def connect(cluster, make_headgate, **options):
-    headgate = make_headgate(cluster.url(), connect_timeout="30s", upstream_wait="60s", **options)
+def connect(cluster, make_headgate):
+    headgate = make_headgate(cluster.url(), connect_timeout="30s", upstream_wait="60s", threads=2)
     client = headgate.connect()
     wait_for(lambda: client("CLUSTER", "SLOTS") != [], what="a map of slots")
     return headgate, client
 
 
-def fill(client, count=600):
-    keys = [f"key:{number}".encode() for number in range(count)]
-    assert client.pipeline([("SET", key, key) for key in keys]) == [OK] * count
-    return set(keys)
-
-
-def in_order(cluster):
-    """The masters with slots, by their lowest ones."""
-    owned = {node: cluster.slots_of(node) for node in cluster.current_masters()}
-    return sorted((node for node in owned if owned[node]), key=lambda node: min(owned[node]))
-
-
 def await_map(headgate, client, cluster):
     """Until Headgate has heard of what was done: scanning makes it ask."""
-    addresses = {node: "%s:%d" % node.cluster_address for node in in_order(cluster)}
-    expected = {address: str(len(cluster.slots_of(node))) for node, address in addresses.items()}
+    expected = {"%s:%d" % node.cluster_address: str(len(cluster.slots_of(node))) for node in cluster.current_masters()}
 
     def knows():
         client("SCAN", 0, "COUNT", 1)
         with headgate.admin() as admin:
-            lines = text(admin("NODES")).splitlines()
-        nodes = [dict(pair.split("=", 1) for pair in line.split(" ")) for line in lines]
+            nodes = [words_of(line) for line in text(admin("NODES")).splitlines()]
         return {node["address"]: node["slots"] for node in nodes if node["role"] == "master"} == expected
 
     wait_for(knows, 60, f"a map with {expected}")
 
 
-def slots_with_keys(keys, slots):
-    return sorted({slot_of(key) for key in keys} & set(slots))
-
-
-class Scan:
-    """One step at a time."""
-
-    def __init__(self, *clients, options=()):
-        self.clients, self.options = clients, options
-        self.cursor, self.steps = b"0", 0
-        self.found = set()
-
-    @property
-    def is_over(self):
-        return self.steps > 0 and self.cursor == b"0"
-
-    def step(self, count=10):
-        client = self.clients[self.steps % len(self.clients)]
-        self.cursor, keys = client("SCAN", self.cursor, "COUNT", count, *self.options)
-        assert 0 <= int(self.cursor) < 1 << 63
-        self.found.update(keys)
-        self.steps += 1
-
-    def step_until(self, keys):
-        """Until one of those is found."""
-        while not self.found & set(keys):
-            assert not self.is_over
-            self.step()
-
-    def finish(self):
-        while not self.is_over:
-            assert self.steps < 10000
-            self.step()
-        return self.found
-
-
-def keys_at(keys, cluster, node):
-    slots = cluster.slots_of(node)
-    return {key for key in keys if slot_of(key) in slots}
-
-
-def test_a_master_that_gets_a_lower_slot_has_its_turn(cluster, make_headgate):
-    headgate, client = connect(cluster, make_headgate)
-    keys = fill(client)
-    first, second, third = in_order(cluster)
-    scan = Scan(client)
-    scan.step_until(keys_at(keys, cluster, second))
-    cluster.move_slot(3, third)
-    cluster.await_agreement()
-    await_map(headgate, client, cluster)
-    assert scan.finish() == keys
-
-
-def test_keys_that_move_to_a_master_that_was_scanned(cluster, make_headgate):
-    headgate, client = connect(cluster, make_headgate)
-    keys = fill(client)
-    first, second, third = in_order(cluster)
-    scan = Scan(client)
-    scan.step_until(keys_at(keys, cluster, second))
-    slots = slots_with_keys(keys - scan.found, cluster.slots_of(third))[:8]
-    assert slots
-    cluster.reshard(slots, first)
-    cluster.await_agreement()
-    await_map(headgate, client, cluster)
-    assert scan.finish() == keys
-
-
-def test_a_new_node_takes_the_lowest_slots(cluster, make_headgate):
+def test_a_new_node_takes_the_lowest_slots_and_others(make_headgate):
     """Two Headgates pass the cursor to each other."""
-    (one, client), (other, another) = (connect(cluster, make_headgate, threads=2) for _ in range(2))
-    keys = fill(client)
-    first, second, third = in_order(cluster)
-    node = cluster.add_node()
-    scan = Scan(client, another)
-    scan.step_until(keys_at(keys, cluster, second))
-    cluster.reshard([0, *slots_with_keys(keys, cluster.slots_of(first))[:5]], node)
-    await_map(one, client, cluster)
-    await_map(other, another, cluster)
-    scan.step()
-    scan.step()
-    cluster.reshard(slots_with_keys(keys - scan.found, cluster.slots_of(third))[:8], node)
-    cluster.await_agreement()
-    await_map(one, client, cluster)
-    await_map(other, another, cluster)
-    assert scan.finish() == keys
+    with Cluster(replicas=0) as cluster:
+        pairs = [connect(cluster, make_headgate) for _ in range(2)]
+        clients = [client for _, client in pairs]
+        keys = {f"key:{number}".encode() for number in range(600)}
+        assert clients[0].pipeline([("SET", key, key) for key in keys]) == [OK] * len(keys)
+        first, second, third = sorted(cluster.current_masters(), key=lambda node: min(cluster.slots_of(node)))
+        node = cluster.add_node()
+        cursor, found, steps = b"0", set(), 0
 
+        def step():
+            nonlocal cursor, steps
+            cursor, some = clients[steps % 2]("SCAN", cursor, "COUNT", 10)
+            assert 0 <= int(cursor) < 1 << 63 and steps < 10000
+            found.update(some)
+            steps += 1
 
-def test_the_master_that_is_scanned_fails_over(cluster, make_headgate):
-    """Its cursor means nothing at its successor."""
-    headgate, client = connect(cluster, make_headgate)
-    keys = fill(client)
-    second = in_order(cluster)[1]
-    scan = Scan(client)
-    scan.step_until(keys_at(keys, cluster, second))
-    for _ in range(4):
-        scan.step()
-    assert keys_at(keys, cluster, second) - scan.found, "it is not over yet"
-    replica = cluster.replica_of(second)
-    wait_for(lambda: replica.ask("DBSIZE") == second.ask("DBSIZE"), 30, "the replica to have all")
-    cluster.fail_over(replica)
-    cluster.await_agreement()
-    await_map(headgate, client, cluster)
-    assert scan.finish() == keys
+        def with_keys(keys, of):
+            return sorted({slot_of(key) for key in keys} & cluster.slots_of(of))
 
-
-def test_options_are_those_of_redis_in_the_middle_of_a_scan(calm, make_headgate):
-    _, client = connect(calm, make_headgate)
-    client("FLUSHALL")
-    keys = fill(client)
-    for key in list(keys)[:50]:
-        client("DEL", key)
-        client("LPUSH", key, "element")
-    scan = Scan(client)
-    scan.step()
-    assert client("SCAN", scan.cursor, "COUNT", "0") == Error(b"ERR syntax error")
-    assert client("SCAN", scan.cursor, "COUNT", "x") == Error(b"ERR value is not an integer or out of range")
-    assert Scan(client, options=("MATCH", "key:1*", "TYPE", "list")).finish() == {key for key in list(keys)[:50] if key.startswith(b"key:1")}
-
-
-@pytest.mark.parametrize("cursor", [b"1", b"16383", b"31457285", b"8388607", b"%d" % (2**53), b"%d" % (2**63 - 1)])
-def test_cursors_that_nobody_has_given_out_lead_somewhere(calm, make_headgate, cursor):
-    """Also those of the form before: the cursor of the node times 16384, plus a slot."""
-    _, client = connect(calm, make_headgate)
-    fill(client)
-    scan = Scan(client)
-    scan.cursor, _ = client("SCAN", cursor, "COUNT", "100")
-    while scan.cursor != b"0":
-        assert scan.steps < 1000
-        scan.step(100)
-
-
-@pytest.mark.parametrize("cursor", ["", "-1", "1.5", str(2**63), str(2**64 - 1), "9" * 40, "0x1"])
-def test_what_is_no_cursor(calm, make_headgate, cursor):
-    _, client = connect(calm, make_headgate)
-    assert client("SCAN", cursor) == Error(b"ERR invalid cursor")
+        while not with_keys(found, second):
+            step()
+            assert cursor != b"0"
+        cluster.reshard([0, *with_keys(keys, first)[:5]], node)
+        for pair in pairs:
+            await_map(*pair, cluster)
+        for _ in range(2):
+            step()
+        cluster.reshard(with_keys(keys - found, third)[:8], node)
+        cluster.await_agreement()
+        for pair in pairs:
+            await_map(*pair, cluster)
+        while cursor != b"0":
+            step()
+        assert found == keys

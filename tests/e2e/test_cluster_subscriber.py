@@ -1,14 +1,13 @@
 """A subscriber of RESP3 before a cluster goes on using keys of all slots, and has shard channels at several nodes."""
 
 import contextlib
-import itertools
 import threading
 
 import pytest
 
 from e2e.test_cluster_ids import Told
 from e2e.test_cluster_pubsub import assert_hears, node_of
-from harness.admin import stats, text
+from harness.admin import text
 from harness.cluster import SLOTS, Cluster, key_in, slot_of
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, Error, Push, encode, wait_for
@@ -58,201 +57,22 @@ def assert_keys_work(cluster, client):
 SUBSCRIBE = (("SUBSCRIBE", "news"), ("PSUBSCRIBE", "n*"), ("SSUBSCRIBE", "{shard}1"))
 
 
-@pytest.mark.parametrize("command", SUBSCRIBE, ids=lambda command: command[0].lower())
-def test_a_subscriber_uses_keys_of_all_nodes(cluster, headgate, command):
-    client = connect(headgate)
-    assert confirm(client, *command) == [[command[0].lower().encode(), command[1].encode(), 1]]
-    assert_keys_work(cluster, client)
-    assert client("PING") == b"PONG"
-    for key in one_at_each(cluster, "key"):
-        assert client("MULTI") == OK
-        assert client("GET", key) == b"QUEUED"
-        assert len(client("EXEC")) == 1
-        assert client("WATCH", key) == OK
-        assert client("UNWATCH") == OK
-        assert client("BLPOP", "{" + key + "}none", "0.01") is not OK
-    assert len(client.pipeline([("GET", key) for key in one_at_each(cluster, "key") * 50])) == 150
-    assert confirm(client, command[0].replace("SUB", "UNSUB"), command[1])[0][2] == 0
-    assert_keys_work(cluster, client)
-
-
-@pytest.mark.parametrize("command", SUBSCRIBE, ids=lambda command: command[0].lower())
-def test_a_subscription_right_behind_hello(cluster, headgate, command):
-    """Nothing is known of the protocol when it comes; it ends all the same when the client ends it."""
-    client, publisher = headgate.connect(), headgate.connect()
-    client.request("HELLO", 3)
-    client.request(*command)
-    assert client.read_many(2)[1] == [command[0].lower().encode(), command[1].encode(), 1]
-    assert confirm(client, "SUBSCRIBE", "other")[0][2] == (1 if command[0] == "SSUBSCRIBE" else 2)
-    assert_keys_work(cluster, client)
-    ended = confirm(client, command[0].replace("SUB", "UNSUB"), command[1])
-    assert ended[0][2] == (0 if command[0] == "SSUBSCRIBE" else 1)
-    assert publisher("PUBLISH", "news", "x") == publisher("SPUBLISH", "{shard}1", "x") == 0
-    assert client("PING") == b"PONG"
-
-
-def test_confirmations_come_in_the_order_of_requests(cluster, headgate):
-    client = connect(headgate)
-    keys = one_at_each(cluster, "key")
-    for key in keys:
-        client("SET", key, "value-of-" + key)
-    for turn in range(20):
-        channel = f"news{turn}"
-        wanted = []
-        for key in keys:
-            client.request("GET", key)
-            wanted.append(f"value-of-{key}".encode())
-        client.request("SUBSCRIBE", channel, channel + "b")
-        client.request("SSUBSCRIBE", keys[turn % 3])
-        client.request("PSUBSCRIBE", channel + "*")
-        count = turn * 3
-        wanted += [[b"subscribe", channel.encode(), count + 1], [b"subscribe", channel.encode() + b"b", count + 2]]
-        wanted += [[b"ssubscribe", keys[turn % 3].encode(), min(turn + 1, 3)]]
-        wanted += [[b"psubscribe", channel.encode() + b"*", count + 3]]
-        for key in keys:
-            client.request("GET", key)
-            wanted.append(f"value-of-{key}".encode())
-        client.request("UNSUBSCRIBE", "nothing")
-        wanted.append([b"unsubscribe", b"nothing", count + 3])
-        assert client.read_many(len(wanted)) == wanted
-
-
-def test_shard_channels_at_all_nodes(cluster, headgate):
-    client, publisher = connect(headgate), headgate.connect()
-    channels = one_at_each(cluster)
-    more = ["{" + channel + "}b" for channel in channels]
-    for count, channel in enumerate(channels + more):
-        assert confirm(client, "SSUBSCRIBE", channel) == [[b"ssubscribe", channel.encode(), count + 1]]
-    for channel in channels + more:
-        assert publisher("SPUBLISH", channel, "hello") == 1
-        assert client.read() == [b"smessage", channel.encode(), b"hello"]
-    assert confirm(client, "SUNSUBSCRIBE", channels[1]) == [[b"sunsubscribe", channels[1].encode(), 5]]
-    assert confirm(client, "SUNSUBSCRIBE", more[1], "{" + channels[1] + "}c") == [
-        [b"sunsubscribe", more[1].encode(), 4],
-        [b"sunsubscribe", b"{%s}c" % channels[1].encode(), 4],
-    ]
-    assert_keys_work(cluster, client)
-    client.request("SUNSUBSCRIBE")
-    ended = [client.read() for _ in range(4)]
-    assert [reply[2] for reply in ended] == [3, 2, 1, 0]
-    assert {reply[1].decode() for reply in ended} == {channels[0], channels[2], more[0], more[2]}
-    client.request("SUNSUBSCRIBE")
-    reply = client.read()
-    assert (reply[0], reply[2]) == (b"sunsubscribe", 0)
-    assert isinstance(client("SSUBSCRIBE", channels[0], channels[1]), Error)
-    assert publisher("SPUBLISH", channels[0], "hello") == 0
-
-
-def test_lanes_are_given_back(cluster, make_headgate):
-    headgate = make_headgate(cluster.url())
-    client = connect(headgate)
-    for _ in range(5):
-        for channel in one_at_each(cluster):
-            confirm(client, "SSUBSCRIBE", channel)
-        confirm(client, "SUBSCRIBE", "news")
-        for channel in one_at_each(cluster):
-            confirm(client, "SUNSUBSCRIBE", channel)
-        confirm(client, "UNSUBSCRIBE", "news")
-    with headgate.admin() as admin:
-        wait_for(lambda: b" lane=shared " in admin("CLIENTS"), what="a client without lanes")
-    assert int(stats(headgate)["lanes_desynced_total"]) == 0
-    others = [connect(headgate) for _ in range(3)]
-    for other in others:
-        assert other("CLIENT", "GETNAME") == client("CLIENT", "GETNAME")
-
-
-def publish(node, stop, channels, command):
-    connection = node.connect()
-    for number in itertools.count():
-        if stop.is_set():
-            break
-        connection(command, channels[number % len(channels)], f"{number}:" + "x" * (number % 3000))
-    connection.close()
-
-
-def numbers_of(pushes, channel):
-    wanted = channel.encode()
-    return [int(push[2].split(b":")[0]) for push in pushes if push[0].endswith(b"message") and push[1] == wanted]
-
-
-@pytest.mark.parametrize("size", (10, 100_000))
-def test_messages_between_replies(cluster, headgate, size):
-    """Each reply is whole, and in its place; each channel's messages are all there, in their order."""
-    client = connect(headgate)
-    keys = one_at_each(cluster, "key")
-    for key in keys:
-        client("SET", key, key * (size // len(key) + 1))
-    values = {key: client("GET", key) for key in keys}
-    shards = one_at_each(cluster)
-    for channel in shards:
-        confirm(client, "SSUBSCRIBE", channel)
-    confirm(client, "SUBSCRIBE", "news")
-    stop = threading.Event()
-    threads = [threading.Thread(target=publish, args=(cluster.current_masters()[0], stop, ["news"], "PUBLISH"))]
-    for node, channel in zip(cluster.current_masters(), shards):
-        threads.append(threading.Thread(target=publish, args=(node, stop, [channel], "SPUBLISH")))
-    for thread in threads:
-        thread.start()
-    pushes = []
-    try:
-        for turn in range(30):
-            commands = [keys[number % 3] for number in range(20)]
-            for key in commands:
-                client.request("GET", key)
-            for key in commands:
-                assert next_reply(client, pushes) == values[key]
-            if turn % 5 == 4:
-                client.request("SUBSCRIBE", f"other{turn}")
-                client.request("ECHO", turn)
-                assert next_reply(client, pushes) == str(turn).encode()
-                assert pushes[-1][0] == b"subscribe" or any(push[:2] == [b"subscribe", b"other%d" % turn] for push in pushes)
-        wait_until = len(pushes) + 200
-        while len(pushes) < wait_until or any(len(numbers_of(pushes, channel)) <= 10 for channel in ["news", *shards]):
-            pushes.append(client.read())
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    for channel in ["news", *shards]:
-        numbers = numbers_of(pushes, channel)
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def test_where_requests_are_measured(cluster, make_headgate, pool):
-    rules = "[latency]\nenabled = yes\n[limit:all]\ncommands = get subscribe ssubscribe\n"
-    rules += "algorithm = sliding-window\nlimit = 100000\nwindow = 60s\nper = ip\n"
-    headgate = make_headgate(cluster.url(), pool=pool, start=False)
-    headgate.write_rules(rules)
-    headgate.start()
-    client, publisher = connect(headgate), headgate.connect()
-    channels, keys = one_at_each(cluster), one_at_each(cluster, "key")
-    for turn in range(1, 20):
-        for number, channel in enumerate(channels):
-            client.request("GET", keys[number])
-            client.request("SSUBSCRIBE", channel, f"{{{channel}}}{turn}")
-            client.request("ECHO", number)
-        for number, channel in enumerate(channels):
-            client.read()
-            assert [client.read()[1] for _ in range(2)] == [channel.encode(), f"{{{channel}}}{turn}".encode()]
-            assert client.read() == b"%d" % number
-        for channel in channels:
-            assert publisher("SPUBLISH", channel, "hello") == 1
-            assert client.read() == [b"smessage", channel.encode(), b"hello"]
-    client.request("SUNSUBSCRIBE")
-    assert [client.read()[2] for _ in range(60)] == list(reversed(range(60)))
-    assert_keys_work(cluster, client)
-
-
-def test_the_name_is_that_of_the_client(cluster, headgate):
-    client = connect(headgate)
-    assert client("CLIENT", "SETNAME", "first") == OK
-    confirm(client, "SUBSCRIBE", "news")
-    assert client("CLIENT", "SETNAME", "second") == OK
-    node = node_of(cluster, "news")
-    wait_for(lambda: b"name=second" in node.ask("CLIENT", "LIST", "TYPE", "pubsub"), what="the new name")
-    assert confirm(client, "UNSUBSCRIBE", "news") == [[b"unsubscribe", b"news", 0]]
-    assert client("HELLO", 2) is not None
-    assert client("CLIENT", "GETNAME") == b"second"
+def test_a_subscriber_uses_keys_of_all_nodes(cluster, headgate):
+    for command in SUBSCRIBE:
+        client = connect(headgate)
+        assert confirm(client, *command) == [[command[0].lower().encode(), command[1].encode(), 1]]
+        assert_keys_work(cluster, client)
+        assert client("PING") == b"PONG"
+        for key in one_at_each(cluster, "key"):
+            assert client("MULTI") == OK
+            assert client("GET", key) == b"QUEUED"
+            assert len(client("EXEC")) == 1
+            assert client("WATCH", key) == OK
+            assert client("UNWATCH") == OK
+            assert client("BLPOP", "{" + key + "}none", "0.01") is not OK
+        assert len(client.pipeline([("GET", key) for key in one_at_each(cluster, "key") * 50])) == 150
+        assert confirm(client, command[0].replace("SUB", "UNSUB"), command[1])[0][2] == 0
+        assert_keys_work(cluster, client)
 
 
 def test_reset_quit_and_hello(cluster, headgate):
@@ -295,85 +115,11 @@ def test_another_user_keeps_the_subscriptions(cluster, headgate):
     assert_keys_work(cluster, client)
 
 
-def test_a_half_closed_client_gets_its_confirmations(cluster, headgate):
-    client = connect(headgate)
-    for channel in one_at_each(cluster):
-        client.request("SSUBSCRIBE", channel)
-    client.request("GET", "nothing")
-    client.shutdown_write()
-    assert [client.read()[2] for _ in range(3)] == [1, 2, 3]
-    client.read()
-    client.assert_closed()
-
-
 def skip(publisher, client, channel):
     """What was sent to the shard channel before has come by then, or never will."""
     wait_for(lambda: publisher("SPUBLISH", channel, "the last one") == 1, 60, "a subscriber")
     while client.read()[1:] != [channel.encode(), b"the last one"]:
         pass
-
-
-@pytest.mark.parametrize("threads", (1, 4))
-def test_each_channel_goes_along_with_its_slot(cluster, make_headgate, pool, threads):
-    """Others stay where they are, and requests go on meanwhile."""
-    headgate = make_headgate(cluster.url(), pool=pool, threads=threads, log_level="debug")
-    client, publisher = connect(headgate), headgate.connect()
-    masters = cluster.current_masters()
-    channels = one_at_each(cluster)
-    for channel in channels:
-        confirm(client, "SSUBSCRIBE", channel)
-        confirm(client, "SSUBSCRIBE", "{" + channel + "}b")
-    confirm(client, "SUBSCRIBE", "news")
-    moving, owner = channels[0], masters[0]
-    for target in (masters[1], masters[2], owner, masters[1], owner):
-        cluster.move_slot(slot_of(moving), target)
-        for channel in (moving, "{" + moving + "}b"):
-            wait_for(lambda channel=channel: target.ask("PUBSUB", "SHARDNUMSUB", channel)[1] == 1, 60, "the new node")
-            assert_hears(publisher, client, channel, 3, "SPUBLISH", b"smessage")
-            skip(publisher, client, channel)
-        for channel in channels[1:]:
-            assert publisher("SPUBLISH", channel, "still") == 1
-            while (push := client.read())[:2] != [b"smessage", channel.encode()]:
-                assert push[0] == b"smessage", push
-        publisher("PUBLISH", "news", "still")
-        assert client.read() == [b"message", b"news", b"still"]
-        assert_keys_work(cluster, client)
-    assert int(stats(headgate)["subscribers_moved_total"]) >= 5
-    client.request("SUNSUBSCRIBE")
-    ended = [client.read() for _ in range(6)]
-    assert [reply[0] for reply in ended] == [b"sunsubscribe"] * 6
-    assert [reply[2] for reply in ended] == [5, 4, 3, 2, 1, 0]
-
-
-def test_requests_about_channels_while_slots_move(cluster, headgate):
-    """Each is confirmed, in order, among the replies of others."""
-    client = connect(headgate)
-    masters = cluster.current_masters()
-    channel = one_at_each(cluster)[0]
-    keys = one_at_each(cluster, "key")
-    stop = threading.Event()
-
-    def move():
-        for target in itertools.cycle((masters[1], masters[0])):
-            cluster.move_slot(slot_of(channel), target)
-            cluster.await_agreement()
-            if stop.is_set() and target is masters[0]:
-                break
-
-    thread = threading.Thread(target=move)
-    thread.start()
-    try:
-        for turn in range(300):
-            client.request("SET", keys[turn % 3], turn)
-            client.request("SSUBSCRIBE", channel)
-            client.request("GET", keys[turn % 3])
-            client.request("SUNSUBSCRIBE", channel)
-            client.request("ECHO", turn)
-            assert client.read_many(5) == [OK, [b"ssubscribe", channel.encode(), 1], str(turn).encode(),
-                                           [b"sunsubscribe", channel.encode(), 0], str(turn).encode()]  # fmt: skip
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_the_nodes_of_subscriptions_die(make_headgate, pool):
@@ -414,30 +160,6 @@ def test_a_slot_that_nobody_has(make_headgate):
         cluster.current_masters()[1].kill()
         client.assert_closed()
         assert headgate.connect()("PING") == b"PONG"
-
-
-def test_who_has_more_names_than_are_kept(cluster, make_headgate):
-    headgate = make_headgate(cluster.url())
-    client = connect(headgate)
-    for number in range(100):
-        confirm(client, "SUBSCRIBE", f"{'x' * 1000}{number}")
-    assert_keys_work(cluster, client)
-    node_of(cluster, "x" * 1000 + "7").ask("CLIENT", "KILL", "TYPE", "pubsub")
-    client.assert_closed()
-
-
-def test_who_had_more_names_than_are_kept(cluster, make_headgate):
-    """When they have ended, all names are known again."""
-    headgate = make_headgate(cluster.url())
-    client, publisher = connect(headgate), headgate.connect()
-    names = [f"{'x' * 1000}{number}" for number in range(100)]
-    for _ in range(2):
-        assert confirm(client, "SUBSCRIBE", *names)[-1][2] == 100
-        client.request("UNSUBSCRIBE")
-        assert [client.read()[2] for _ in names] == list(reversed(range(100)))
-    confirm(client, "SUBSCRIBE", "news")
-    node_of(cluster, "news").ask("CLIENT", "KILL", "TYPE", "pubsub")
-    assert_hears(publisher, client, "news", 3)
 
 
 def test_who_does_not_read_is_bounded(cluster, make_headgate):

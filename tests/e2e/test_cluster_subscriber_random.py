@@ -10,6 +10,7 @@ import pytest
 from harness.admin import stats
 from harness.cluster import Cluster, key_in, slot_of
 from harness.resp import OK, Closed, Push, encode
+from harness.rules import launch
 
 NAMES = 5  # of each kind, and shard channels of each node
 ROUNDS = 200
@@ -134,7 +135,9 @@ def move(cluster, tags, stop):
 
 
 def test_subscribers_at_random(cluster, make_headgate, pool):
-    headgate = make_headgate(cluster.url(), pool=pool, threads=2, upstream_wait="30s")
+    rules = "[latency]\nenabled = yes\n"
+    rules += "[limit:all]\ncommands = get set subscribe ssubscribe\nlimit = 1000000\nwindow = 60s\nper = ip\n"
+    headgate = launch(make_headgate, cluster.url(), pool, rules, threads=2, upstream_wait="30s")
     tags = [key_in(cluster.slots_of(node), "tag") for node in cluster.masters]
     stop = threading.Event()
     others = [Runner(lambda: publish(headgate, tags, stop)), Runner(lambda: move(cluster, tags, stop))]

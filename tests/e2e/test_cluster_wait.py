@@ -1,5 +1,6 @@
 """WAIT before a cluster: it is about all that the client has written, at whichever nodes."""
 
+import itertools
 import threading
 
 import pytest
@@ -99,46 +100,6 @@ def test_who_goes_away_while_it_waits(headgate, hanging):
     wait_for(lambda: int(stats(headgate)["lanes_exclusive"]) <= before + 10, 30, "their connections to be gone")
 
 
-@pytest.fixture
-def writing(cluster):
-    """Whose keys a script without keys may write, at whichever node it is: {key: node}"""
-    return {key_at(place, "script"): cluster.owner(slot) for place, slot in enumerate(SLOTS)}
-
-
-def test_what_a_script_without_keys_writes(cluster, headgate, writing):
-    """It goes to one node, which is then asked."""
-    script = "return redis.call('SET', ARGV[1], 1)"
-    client = headgate.connect()
-    found = [key for key in writing if client("EVAL", script, 0, key) == OK]
-    assert len(found) == 1
-    others = [key_at(place) for place, slot in enumerate(SLOTS) if cluster.owner(slot) is not writing[found[0]]]
-    assert client("WAIT", 1, 20000) == 1
-    replica = cluster.replica_of(writing[found[0]])
-    replica.pause()
-    try:
-        with headgate.connect() as other:
-            assert [other("SET", key, 1) for key in others] == [OK, OK]
-        assert client("EVAL", script, 0, found[0]) == OK
-        assert client("GET", others[0]) == b"1"
-        assert client("WAIT", 1, 200) == 0
-    finally:
-        replica.resume()
-        cluster.await_agreement()
-
-
-def test_a_drain_does_not_wait_for_it(cluster, headgate, hanging):
-    """As for nobody whom Redis has wait for what may never come."""
-    client = headgate.connect()
-    assert [client("SET", key_at(place), 1) for place in (0, 1)] == [OK, OK]
-    client.request("WAIT", 1, 0)
-    with headgate.admin() as admin:
-        node = cluster.owner(SLOTS[0])
-        wait_for(lambda: node.info("clients")["blocked_clients"] == "1", what="it to wait")
-        wait_for(lambda: admin("DRAIN") == 0, 20, "the client to go")
-    with pytest.raises(Closed):
-        client.read()
-
-
 def test_a_master_that_has_gone(make_headgate, pool):
     """Nobody knows whether the new one has what was written to it: it is said once that none has it."""
     with Cluster(masters=3, replicas=1) as cluster:
@@ -154,18 +115,6 @@ def test_a_master_that_has_gone(make_headgate, pool):
         assert client("WAIT", 1, 20000) == 0
         assert client("WAIT", 0, 0) == 0, "the new master has no replica"
         assert client("SET", key_at(1), 2) == OK
-
-
-def test_who_ends_its_stream_behind_it(headgate):
-    """Redis carries out all that came before the end, unless there is something to wait for."""
-    client = headgate.connect()
-    requests = [("SET", key_at(place), 1) for place in (0, 1)] + [("WAIT", 0, 0), ("SET", key_at(2), 1)]
-    client.send(b"".join(encode(*command) for command in requests))
-    client.shutdown_write()
-    replies = client.read_many(4)
-    assert replies.pop(2) in (0, 1)
-    assert replies == [OK] * 3
-    client.assert_closed()
 
 
 def test_a_master_that_steps_down(make_headgate, pool):
@@ -184,32 +133,29 @@ def test_a_master_that_steps_down(make_headgate, pool):
         assert [reply for reply in told if reply not in (0, 1)] == []
 
 
-BEHIND_WAIT = {
-    "another node": ([("SET", "there", 2), ("GET", "here")], [OK, b"1"]),
-    "a transaction": ([("MULTI",), ("SET", "there", 2), ("EXEC",)], [OK, QUEUED, [OK]]),
-    "a script": ([("EVAL", "return 7", 1, "there")], [7]),
-    "another one": ([("SET", "there", 2), ("WAIT", 0, 0), ("GET", "here")], [OK, 0, b"1"]),
-}
+BEHIND_WAIT = [
+    ([("SET", "there", 2), ("GET", "here")], [OK, b"1"]), ([("MULTI",), ("SET", "there", 2), ("EXEC",)], [OK, QUEUED, [OK]]),
+    ([("EVAL", "return 7", 1, "there")], [7]), ([("SET", "there", 2), ("WAIT", 0, 0), ("GET", "here")], [OK, 0, b"1"]),
+]
 
 
-@pytest.mark.parametrize("resp", (2, 3))
-@pytest.mark.parametrize("rest, replies", BEHIND_WAIT.values(), ids=BEHIND_WAIT)
-def test_who_ends_its_stream_behind_that_of_one_node(make_headgate, pool, lonely, resp, rest, replies):
+def test_who_ends_its_stream_behind_that_of_one_node(make_headgate, pool, lonely):
     """What is for another node has to wait for it, and is carried out all the same."""
     headgate = make_headgate(lonely.url(), pool=pool)
     headgate.await_log("3 of them masters with slots")
     keys = {"here": key_at(0), "there": key_at(1)}
-    commands = [("SET", keys["here"], 1), ("WAIT", 0, 0)]
-    commands += [tuple(keys.get(word, word) for word in command) for command in rest]
     node = lonely.owner(SLOTS[0])
-    client = headgate.connect()
-    assert client("HELLO", resp)
-    assert client("SET", keys["here"], 1) == OK
-    node.pause()
-    client.send(b"".join(encode(*command) for command in commands))
-    client.shutdown_write()
-    # It has seen the end by then.
-    stats(headgate)
-    node.resume()
-    assert client.read_many(2 + len(replies)) == [OK, 0, *replies]
-    client.assert_closed()
+    for resp, (rest, replies) in itertools.product((2, 3), BEHIND_WAIT):
+        commands = [("SET", keys["here"], 1), ("WAIT", 0, 0)]
+        commands += [tuple(keys.get(word, word) for word in command) for command in rest]
+        client = headgate.connect()
+        assert client("HELLO", resp)
+        assert client("SET", keys["here"], 1) == OK
+        node.pause()
+        client.send(b"".join(encode(*command) for command in commands))
+        client.shutdown_write()
+        # It has seen the end by then.
+        stats(headgate)
+        node.resume()
+        assert client.read_many(2 + len(replies)) == [OK, 0, *replies]
+        client.assert_closed()

@@ -2,20 +2,12 @@
 
 import re
 
-import pytest
 import yaml
 
 from harness.servers import REPOSITORY, run_headgate
 
 EXAMPLES = REPOSITORY / "conf" / "examples"
-DOCKERFILE = EXAMPLES / "container" / "Dockerfile"
 DEPLOYMENT = EXAMPLES / "kubernetes" / "sidecar.yaml"
-
-
-def instructions():
-    """Of the Dockerfile: (name, rest), with lines that go on joined."""
-    text = re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    return [tuple(line.split(maxsplit=1)) for line in text.splitlines() if line]
 
 
 def documents():
@@ -24,49 +16,6 @@ def documents():
 
 def pod():
     return documents()["Deployment"]["spec"]["template"]["spec"]
-
-
-def installed_in_stage(number):
-    stage, found = -1, []
-    for name, rest in instructions():
-        stage += name == "FROM"
-        match = re.search(r"--no-install-recommends\s+(.*?)(?:&&|$)", rest)
-        if stage == number and name == "RUN" and match:
-            found += match.group(1).split()
-    return set(found)
-
-
-def test_the_image_has_what_is_needed():
-    packages = (REPOSITORY / "scripts" / "packages.txt").read_text()
-    needed = set(re.findall(r"^build (\S+)$", packages, flags=re.MULTILINE)) - {"redis-server", "redis-tools"}
-    assert installed_in_stage(0) == needed
-    # What the package for Debian depends on, which its own test compares with what is linked.
-    package = (REPOSITORY / "tests" / "package" / "test_package.py").read_text()
-    libraries = set(re.findall(r'"(lib[\w.-]+)"', package.split("def test_what_it_needs")[1].split("def ")[0])) - {"libc6"}
-    assert len(libraries) >= 4 and libraries <= installed_in_stage(1)
-
-
-def test_the_image_is_of_no_use_to_root():
-    users = [rest for name, rest in instructions() if name == "USER"]
-    assert users == ["10001:10001"]
-    for name, rest in instructions():
-        if name == "COPY" and not rest.startswith(("--from", ". ")):
-            assert (REPOSITORY / rest.split()[0]).is_file(), rest
-
-
-def check_command(words):
-    """A command line of headgate that it understands."""
-    assert words[0] == "headgate"
-    usage = run_headgate("--help").stdout
-    for word in words[1:]:
-        if word.startswith("-"):
-            assert re.search(rf"^  {re.escape(word.split('=')[0])}\b", usage, flags=re.MULTILINE), word
-
-
-def test_the_health_check_can_be_run():
-    checks = [rest for name, rest in instructions() if name == "HEALTHCHECK"]
-    assert len(checks) == 1
-    check_command(yaml.safe_load(checks[0].split("CMD ")[1]))
 
 
 def test_the_container_takes_its_redis_from_the_environment(monkeypatch):
@@ -91,31 +40,6 @@ def test_the_map_is_sound(tmp_path):
     path.write_text(text)
     result = run_headgate("-t", "-c", path)
     assert result.returncode == 0, result.stderr
-
-
-def test_the_sidecar_is_one():
-    sidecars = pod()["initContainers"]
-    assert [container["name"] for container in sidecars] == ["headgate"]
-    sidecar = sidecars[0]
-    assert sidecar["restartPolicy"] == "Always"
-    security = sidecar["securityContext"]
-    assert security["runAsUser"] == 10001 and security["readOnlyRootFilesystem"] is True
-    assert security["capabilities"] == {"drop": ["ALL"]} and security["allowPrivilegeEscalation"] is False
-
-
-@pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
-def test_probes_can_be_run(probe):
-    command = pod()["initContainers"][0][probe]["exec"]["command"]
-    if probe == "startupProbe":
-        assert command == ["test", "-S", "/run/headgate/headgate.sock"]
-    else:
-        check_command(command)
-
-
-def test_a_drain_fits_into_the_time_that_there_is():
-    text = documents()["ConfigMap"]["data"]["headgate.ini"]
-    drain = int(re.search(r"^drain_timeout = (\d+)s$", text, flags=re.MULTILINE).group(1))
-    assert drain + 5 <= pod()["terminationGracePeriodSeconds"]
 
 
 def test_every_mount_has_its_volume_and_every_path_its_mount():

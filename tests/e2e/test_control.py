@@ -93,21 +93,3 @@ def test_clients_are_served_where_scripts_are_forbidden(make_redis, pool, make_h
         wait_for(lambda: control(headgate)["control_errors_total"] >= 1, what="the error to be counted")
         assert client("GET", "a") == b"1"
     assert "scripts do not work on this Redis" in headgate.log()
-
-
-def test_control_commands_are_not_counted_as_requests_of_clients(redis, make_headgate):
-    headgate = make_headgate(redis)
-    wait_for(lambda: control(headgate)["control_calls_total"] >= 4, what="Headgate's own commands")
-    assert stats(headgate, "traffic")["requests_total"] == "0"
-
-
-def test_control_commands_take_one_connection(redis, make_headgate):
-    """What Headgate asks is no client's, and needs no lane of its own."""
-    headgate = make_headgate(redis, exclusive_ready=0)
-    wait_for(lambda: control(headgate)["control_script_loads_total"] == 1, what="the first script")
-    # Those that looked whether the servers were up may be on their way out.
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("CLIENTS") == b"", what="no clients")
-    with redis.connect() as client:
-        wait_for(lambda: len(client_list(client)) <= 2, what="earlier connections to be gone")
-        assert len(client_list(client)) == 2

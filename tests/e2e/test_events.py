@@ -9,7 +9,7 @@ import pytest
 from harness.admin import stats, text
 from harness.leases import LEASE_MS, await_keys, rule, take
 from harness.resp import OK, QUEUED, Closed, Error, wait_for
-from harness.rules import launch, reload
+from harness.rules import launch
 
 ON = "[latency]\nenabled = on\nflush = 1s\n[counters]\nenabled = on\n[events]\nenabled = on\n"
 LONGEST = "86400"
@@ -101,26 +101,6 @@ def test_what_is_no_refusal(redis, make_headgate, pool):
     assert int(stats(headgate, "limit")["limit_delayed_total"]) > 0
 
 
-def test_clients_make_up_no_events(redis, make_headgate):
-    headgate = launch(make_headgate, redis, "shared", ON + "[deny:all]\ncommands = * !ping\n")
-    client = headgate.connect()
-    for number in range(50):
-        assert isinstance(client(f"MADE-UP-{number}\r\n", "k"), Error)
-    await_events(headgate, redis, "refusals", "info", {"deny:all unknown command": 50})
-
-
-def test_what_has_no_room_is_counted(redis, make_headgate):
-    headgate = launch(make_headgate, redis, "shared", ON + "[deny:all]\ncommands = @read @write\n")
-    client = headgate.connect()
-    commands = "get set del incr decr append strlen lpush rpush lpop rpop llen sadd srem scard hset hget hdel".split()
-    # In one turn, so that they wait together.
-    assert errors(client.pipeline([(name, "k", "v") for name in commands for _ in range(3)])) == 3 * len(commands)
-    wait_for(lambda: total(headgate, "refusals") == 3 * len(commands), 30, "all to be counted")
-    wait_for(lambda: sum(common(headgate, redis, "refusals", "info").values()) == 3 * len(commands), 30, "all of them")
-    told = common(headgate, redis, "refusals", "info")
-    assert told["deny:all get"] == 3
-
-
 @pytest.mark.threads
 def test_leases_taken_and_lost(redis, make_headgate, pool):
     headgate = launch(make_headgate, redis, pool, ON + rule("locks", ttl=f"{LEASE_MS}ms"), threads=2)
@@ -188,25 +168,3 @@ def test_clients_that_end_are_no_loss(redis, make_headgate, pool):
     again("FLUSHALL")
     await_events(headgate, redis, "refusals", "info", {"deny:all flushall": 1})
     assert asked(headgate, "COUNTER", "upstream_losses", LONGEST) == []
-
-
-def test_it_is_switched_on_and_off(redis, make_headgate):
-    """Who tells follows who listens, through reloads."""
-    deny = "[deny:flush]\ncommands = flushall\n"
-    headgate = launch(make_headgate, redis, "shared", deny)
-    client = headgate.connect()
-    assert isinstance(client("FLUSHALL"), Error)
-    reload(headgate, ON + deny, client)
-    for _ in range(2):
-        assert isinstance(client("FLUSHALL"), Error)
-    before = {"deny:flush flushall": 2}
-    wait_for(lambda: common(headgate, redis, "refusals", "info").items() >= before.items(), 30, "both")
-    reload(headgate, deny, client)
-    assert isinstance(client("FLUSHALL"), Error)
-    with headgate.admin() as admin:
-        assert isinstance(admin("COMMON", "refusals", "info"), Error)
-    reload(headgate, ON + deny, client)
-    assert isinstance(client("FLUSHALL"), Error)
-    after = {"deny:flush flushall": 3}
-    wait_for(lambda: common(headgate, redis, "refusals", "info").items() >= after.items(), 30, "the last one")
-    assert common(headgate, redis, "refusals", "info")["deny:flush flushall"] == 3

@@ -1,6 +1,7 @@
 """Clients that go away while their requests wait: nobody stays, and nothing is popped for who is gone."""
 
 import contextlib
+import itertools
 import random
 import signal
 import time
@@ -9,20 +10,12 @@ import pytest
 
 from harness.admin import await_outage, stats
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.rules import launch
 from harness.target import MODES, info
 
 # Any rule makes what follows CLIENT SETNAME wait for its answer.
-RULES = """
-[deny:forbidden]
-commands = flushall
-[limit:slow]
-commands = strlen
-per = all
-limit = 1
-window = 1m
-action = delay
-max_delay = 10m
-"""
+RULES = "[deny:forbidden]\ncommands = flushall\n"
+RULES += "[limit:slow]\ncommands = strlen\nper = all\nlimit = 1\nwindow = 1m\naction = delay\nmax_delay = 10m\n"
 
 PING = encode("PING")
 BLPOP = encode("BLPOP", "q", 0)
@@ -37,9 +30,7 @@ class Place:
         self.redis = redis
         self.headgate = None
         if mode != "direct":
-            self.headgate = make_headgate(redis, pool=mode, start=False, **options)
-            self.headgate.write_rules(RULES)
-            self.headgate.start()
+            self.headgate = launch(make_headgate, redis, mode, RULES, **options)
         self.observer = redis.connect()
 
     def connect(self):
@@ -88,23 +79,17 @@ PATIENCE = 30
 VANISH = ("close", "reset", "shutdown_write")
 
 PIPELINES = {
-    "reset": BLPOP + encode("RESET"),
-    "reset-and-more": BLPOP + encode("RESET") + MUCH,
-    "name": BLPOP + encode("CLIENT", "SETNAME", "me") + PING,
-    "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH,
-    "select-and-more": PING + BLPOP + encode("SELECT", 1) + MUCH,
-    "quit": BLPOP + encode("QUIT"),
-    "quit-and-more": BLPOP + encode("QUIT") + MUCH,
-    "much": BLPOP + MUCH,
-    "two": BLPOP + BLPOP + encode("RESET") + PING,
+    "reset": BLPOP + encode("RESET"), "reset-and-more": BLPOP + encode("RESET") + MUCH,
+    "name": BLPOP + encode("CLIENT", "SETNAME", "me") + PING, "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH,
+    "select-and-more": PING + BLPOP + encode("SELECT", 1) + MUCH, "quit": BLPOP + encode("QUIT"),
+    "quit-and-more": BLPOP + encode("QUIT") + MUCH, "much": BLPOP + MUCH, "two": BLPOP + BLPOP + encode("RESET") + PING,
     "stream": encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$") + encode("RESET") + MUCH,
     "wait": encode("SET", "k", 1) + encode("WAIT", 1, 0) + encode("RESET") + MUCH,
     "unseen": encode("CLIENT", "REPLY", "SKIP") + BLPOP + MUCH,
     "subscriber": encode("HELLO", 3) + encode("SUBSCRIBE", "c") + BLPOP + encode("RESET") + MUCH,
     "transaction": BLPOP + encode("MULTI") + encode("SET", "k", 1) + encode("EXEC") + encode("RESET") + PING,
     "half-a-request": BLPOP + b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 300_000,
-    "denied": BLPOP + encode("FLUSHALL") * 100 + encode("RESET") + MUCH,
-    "held": BLPOP + encode("STRLEN", "k") * 2 + MUCH,
+    "denied": BLPOP + encode("FLUSHALL") * 100 + encode("RESET") + MUCH, "held": BLPOP + encode("STRLEN", "k") * 2 + MUCH,
 }
 
 
@@ -122,25 +107,6 @@ def test_behind_a_command_that_blocks(place, vanish):
         place.assert_nothing_is_popped()
         for client in clients:
             client.close()
-
-
-def test_a_hundred_resets_leave_room(place, make_headgate, redis):
-    """They were 100 for ever, and max_clients = 100."""
-    if place.headgate:
-        place = Place(place.headgate.options["pool"], redis, make_headgate, max_clients=100)
-        wait_for(lambda: stats(place.headgate)["clients_connected"] == "0", what="a start without clients")
-    for pipeline in (PIPELINES["name-and-more"], PIPELINES["quit-and-more"]):
-        clients = [place.connect() for _ in range(100)]
-        for client in clients:
-            client.send(pipeline)
-        place.await_blocked(100)
-        for client in clients:
-            client.reset()
-        place.await_gone()
-        with place.connect() as client:
-            assert client("PING") == PONG
-        place.await_gone()
-    place.assert_nothing_is_popped()
 
 
 def test_every_reply_comes_after_the_end_of_the_input(place):
@@ -171,58 +137,46 @@ def test_behind_what_blocks_the_input_ends_as_in_redis(place, element):
     assert place.observer("GET", "n") == (b"1" if element else None)
 
 
-BEHIND_WAIT = {
-    "name": ([("CLIENT", "SETNAME", "me"), ("INCR", "n")], [OK, 2]),
-    "login": ([("AUTH", "default", "any"), ("INCR", "n")], [OK, 2]),
-    "rule": ([("FLUSHALL",), ("RESET",), ("INCR", "n")], None),
-    "quit": ([("CLIENT", "SETNAME", "me"), ("QUIT",)], [OK, OK]),
-}
+BEHIND_WAIT = [
+    ([("CLIENT", "SETNAME", "me"), ("INCR", "n")], [OK, 2]), ([("AUTH", "default", "any"), ("INCR", "n")], [OK, 2]),
+    ([("FLUSHALL",), ("RESET",), ("INCR", "n")], None), ([("CLIENT", "SETNAME", "me"), ("QUIT",)], [OK, OK]),
+]
 
 
-@pytest.mark.parametrize("ahead", ([], [("CLIENT", "ID")]), ids=("", "id"))
-@pytest.mark.parametrize("rest, replies", BEHIND_WAIT.values(), ids=BEHIND_WAIT)
-def test_behind_wait_all_is_carried_out(place, ahead, rest, replies):
+def test_behind_wait_all_is_carried_out(place):
     """Redis has answered it when it comes to the end."""
-    client = place.connect()
-    assert client("PING") == PONG
-    place.redis.signal(signal.SIGSTOP)
-    client.send(b"".join(encode(*command) for command in [*ahead, ("INCR", "n"), ("WAIT", 0, 0), *rest]))
-    client.shutdown_write()
-    if place.headgate:
-        # It has seen the end by then.
-        stats(place.headgate)
-    place.redis.signal(signal.SIGCONT)
-    assert client.read_many(len(ahead) + 2)[-2:] == [1, 0]
-    told = client.read_many(len(rest))
-    assert told == replies or (replies is None and told[1:] == [b"RESET", told[2]] and told[2] in (1, 2))
-    client.assert_closed()
-    place.await_gone()
-
-
-def test_much_behind_the_end_of_the_input(behind):
-    """The name has to be settled before the rest, which is more than is read ahead."""
-    with behind.connect() as client:
-        client.send(encode("CLIENT", "SETNAME", "me") + MUCH + encode("CLIENT", "SETNAME", "you") + MUCH)
+    for ahead, (rest, replies) in itertools.product(([], [("CLIENT", "ID")]), BEHIND_WAIT):
+        place.observer("DEL", "n")
+        client = place.connect()
+        assert client("PING") == PONG
+        place.redis.signal(signal.SIGSTOP)
+        client.send(b"".join(encode(*command) for command in [*ahead, ("INCR", "n"), ("WAIT", 0, 0), *rest]))
         client.shutdown_write()
-        assert client.read_to_end() == (b"+OK\r\n" + b"+PONG\r\n" * 20_000) * 2
-    behind.await_gone()
+        if place.headgate:
+            # It has seen the end by then.
+            stats(place.headgate)
+        place.redis.signal(signal.SIGCONT)
+        assert client.read_many(len(ahead) + 2)[-2:] == [1, 0]
+        told = client.read_many(len(rest))
+        assert told == replies or (replies is None and told[1:] == [b"RESET", told[2]] and told[2] in (1, 2))
+        client.assert_closed()
+        place.await_gone()
 
 
-@pytest.mark.parametrize("unseen", (encode("NOSUCH"), encode("BLPOP", "none", "0.01")), ids=("unknown", "blocking"))
-def test_much_behind_a_request_whose_answer_was_not_seen(place, unseen):
+def test_much_behind_a_request_whose_answer_was_not_seen(place):
     """Redis takes its time, and the end of the input comes long before it has taken all."""
     count = encode("EVAL", "for i = 1, 3000 do end redis.call('INCR', 'n')", 0, "x" * 2000)
-    with place.connect() as client:
-        client.send(encode("CLIENT", "REPLY", "SKIP") + unseen + PING)
-        assert client.read() == PONG
-        client.send(encode("CLIENT", "REPLY", "OFF") + count * 20_000)
-        client.shutdown_write()
-        assert client.read_to_end() == b""
-    assert place.observer("GET", "n") == b"20000"
+    for turn, unseen in enumerate((encode("NOSUCH"), encode("BLPOP", "none", "0.01"))):
+        with place.connect() as client:
+            client.send(encode("CLIENT", "REPLY", "SKIP") + unseen + PING)
+            assert client.read() == PONG
+            client.send(encode("CLIENT", "REPLY", "OFF") + count * 10_000)
+            client.shutdown_write()
+            assert client.read_to_end() == b""
+        assert place.observer("GET", "n") == b"%d" % (10_000 * (turn + 1))
 
 
-@pytest.mark.parametrize("much", [b"", MUCH], ids=["little", "much"])
-@pytest.mark.parametrize("vanish", VANISH)
+@pytest.mark.parametrize("vanish, much", [("close", MUCH), ("reset", b""), ("shutdown_write", MUCH)], ids=VANISH)
 def test_held_by_a_rule(behind, vanish, much):
     """What waits for its turn is dropped. What was sent before keeps its replies."""
     with behind.connect() as first:
@@ -270,18 +224,17 @@ def test_while_redis_hangs(behind):
     behind.assert_nothing_is_popped()
 
 
-@pytest.mark.parametrize("vanish", ["close", "reset"])
-@pytest.mark.parametrize("pipeline", ["much", "name-and-more", "quit-and-more", "quit"])
-def test_while_redis_is_away(behind, pipeline, vanish):
+def test_while_redis_is_away(behind):
     """When it is back, nothing is popped for who left meanwhile."""
     behind.reload(upstream_wait="60s")
     behind.redis.kill()
-    clients = [behind.connect() for _ in range(5)]
-    for client in clients:
+    names = ("much", "name-and-more", "quit-and-more", "quit")
+    leaving = [(behind.connect(), name, vanish) for name in names for vanish in VANISH[:2]]
+    for client, pipeline, _ in leaving:
         client.send(PIPELINES[pipeline])
     # A first attempt to connect has failed by then.
     wait_for(lambda: int(stats(behind.headgate)["lanes_failed_total"]) > 10, what="attempts to connect")
-    for client in clients:
+    for client, _, vanish in leaving:
         getattr(client, vanish)()
     wait_for(lambda: stats(behind.headgate)["clients_connected"] == "0", PATIENCE, what="the clients to be gone")
     behind.redis.start()
@@ -338,76 +291,19 @@ def test_while_draining(behind):
     behind.assert_nothing_is_popped()
 
 
-@pytest.mark.threads
-def test_unix_sockets_and_several_workers(redis, make_headgate, pool, tmp_path):
-    path = f"unix:{tmp_path}/h.sock"
-    place = Place(pool, redis, make_headgate, threads=4)
-    place.headgate.terminate()
-    place.headgate.write_config(listen=f"{place.headgate.options['listen']}, {path}")
-    place.headgate.start()
-    for vanish in VANISH:
-        clients = [Client(f"{tmp_path}/h.sock") if number % 2 else place.connect() for number in range(32)]
-        for number, client in enumerate(clients):
-            client.send(list(PIPELINES.values())[number % 9])
-        place.await_blocked(len(clients))
-        for client in clients:
-            getattr(client, vanish)()
-        place.await_gone()
-        place.assert_nothing_is_popped()
-        for client in clients:
-            client.close()
-
-
-def test_the_end_is_seen_behind_quit(behind):
-    """Its reply is not due yet, and nothing of what follows is wanted."""
-    clients = [behind.connect() for _ in range(3)]
-    for client in clients:
-        client.send(PIPELINES["quit-and-more"])
-    behind.await_blocked(3)
-    with behind.redis.connect() as other:
-        assert other("RPUSH", "q", 1) == 1
-    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "2", PATIENCE, what="one to be answered and closed")
-    for client in clients:
-        client.close()
-    behind.await_gone()
-    behind.assert_nothing_is_popped()
-
-
-# ---- at random ----
-
 WORDS = [
-    PING,
-    encode("INCR", "n"),
-    encode("GET", "k"),
-    encode("SET", "k", b"v" * 20_000),
-    encode("FLUSHALL"),
-    encode("CLIENT", "SETNAME", "me"),
-    encode("SELECT", 0),
-    encode("MULTI") + encode("INCR", "n") + encode("EXEC"),
-    encode("WATCH", "k"),
-    encode("UNWATCH"),
-    encode("SUBSCRIBE", "c"),
-    encode("UNSUBSCRIBE", "c"),
-    encode("RESET"),
-    encode("QUIT"),
-    encode("EVAL", "return redis.call('INCR', 'n')", 0),
-    encode("CLIENT", "REPLY", "SKIP"),
-    encode("CLIENT", "ID"),
-    encode("WAIT", 0, 10),
-    encode("WAIT", 1, 0),
-    encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$"),
-    encode("BLPOP", "none", "0.05"),
-    encode("BLMOVE", "q", "moved", "LEFT", "LEFT", 0),
-    encode("SET", "k", b"v" * 300_000),
-    encode("NOSUCH"),
-    MUCH,
-    b"*2\r\n$4\r\nEC",
+    PING, encode("INCR", "n"), encode("GET", "k"), encode("SET", "k", b"v" * 20_000), encode("FLUSHALL"),
+    encode("CLIENT", "SETNAME", "me"), encode("SELECT", 0), encode("MULTI") + encode("INCR", "n") + encode("EXEC"),
+    encode("WATCH", "k"), encode("UNWATCH"), encode("SUBSCRIBE", "c"), encode("UNSUBSCRIBE", "c"), encode("RESET"),
+    encode("QUIT"), encode("EVAL", "return redis.call('INCR', 'n')", 0), encode("CLIENT", "REPLY", "SKIP"),
+    encode("CLIENT", "ID"), encode("WAIT", 0, 10), encode("WAIT", 1, 0), encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$"),
+    encode("BLPOP", "none", "0.05"), encode("BLMOVE", "q", "moved", "LEFT", "LEFT", 0), encode("SET", "k", b"v" * 300_000),
+    encode("NOSUCH"), MUCH, b"*2\r\n$4\r\nEC",
 ]
 
 
-def live(place, dice):
+def live(place, client, dice):
     """One client's life. What it has taken of the list is told by itself."""
-    client = place.connect()
     client.socket.settimeout(0.3)
     words = dice.choices(WORDS, k=dice.randint(1, 12)) + [BLPOP] * dice.choice([0, 0, 1])
     dice.shuffle(words)
@@ -429,16 +325,20 @@ def live(place, dice):
     return client
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("seed", range(3))
-def test_random_pipelines_that_end_somewhere(behind, seed):
+def test_random_pipelines_that_end_somewhere(redis, make_headgate, pool, open_directory, seed):
+    """Of clients by TCP and by a Unix socket, with one worker and with several."""
     dice = random.Random(seed)
+    path = f"{open_directory}/h.sock"
+    place = Place(pool, redis, make_headgate, listen=f"unix:{path}", threads=1 + 3 * (seed % 2))
     for _ in range(6):
-        clients = [live(behind, dice) for _ in range(25)]
-        behind.await_gone()
-        behind.observer("DEL", "q", "moved")
-        behind.assert_nothing_is_popped()
+        clients = [live(place, Client(path) if number % 2 else place.connect(), dice) for number in range(25)]
+        place.await_gone()
+        place.observer("DEL", "q", "moved")
+        place.assert_nothing_is_popped()
         for client in clients:
             client.close()
-    with behind.connect() as client:
+    with place.connect() as client:
         assert client("PING") == PONG
         assert isinstance(client("FLUSHALL"), Error)

@@ -1,6 +1,7 @@
 """HTTP against who means harm: other sites, wrong names and passwords, garbage, slow and many connections."""
 
 import http.client
+import itertools
 import os
 import socket
 import time
@@ -39,12 +40,6 @@ def say(headgate, data):
         return rest_of(client)
 
 
-def request(path="/stats.json", version="1.1", **headers):
-    lines = [f"GET {path} HTTP/{version}", "Host: 127.0.0.1", "Connection: close"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join(lines + ["", ""]).encode()
-
-
 def is_well(headgate):
     """It answers, and serves clients."""
     with headgate.connect() as client:
@@ -53,29 +48,31 @@ def is_well(headgate):
     return True
 
 
-# ---- browsers ----
+OTHER_SITES = [
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://127.0.0.1"},  # another port is another site
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+    {"Host": "evil.example"},
+    {"Host": "evil.example:6391"},
+    {"Host": "localhost.evil.example"},
+    {"Host": "127.0.0.1.evil.example"},
+    {"Host": ""},
+]
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://127.0.0.1"},  # another port is another site
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
-        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
-        {"Host": "evil.example"},
-        {"Host": "evil.example:6391"},
-        {"Host": "localhost.evil.example"},
-        {"Host": "127.0.0.1.evil.example"},
-        {"Host": ""},
-    ],
-)
-def test_other_sites_are_refused(http_of_file, path, headers):
-    assert ask(http_of_file, path, headers=headers).status == 403
+def test_other_sites_are_refused(http_of_file):
+    for headers, path in itertools.product(OTHER_SITES, PATHS):
+        assert ask(http_of_file, path, headers=headers).status == 403, (headers, path)
+    for first in (b"GET /stats.json HTTP/1.1\r\nHost: localhost\r\n", b"GET http://evil.example/stats.json HTTP/1.1\r\n"):
+        assert b" 403 " in say(http_of_file, first + b"Host: 127.0.0.1\r\n\r\n")[:40], first
+    head = b"GET /live HTTP/1.0\r\nHost: localhost\r\n"
+    for line in (b"Origin: http://localhost\r\n", b"Sec-Fetch-Site: none\r\n"):
+        assert b" 200 " in say(http_of_file, head + line + b"\r\n")[:40], line
+        assert b" 403 " in say(http_of_file, head + 2 * line + b"\r\n")[:40], "two of them are none"
 
 
 @pytest.fixture(scope="module")
@@ -98,37 +95,17 @@ def test_a_link_leads_to_the_page_and_nowhere_else(http_of_file):
     assert ask(http_of_file, "/stats.json", headers=link).status == 403
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:6391", "[::1]:80", "10.0.0.1", "192.0.2.7:1"])
-def test_own_names_and_numbers_are_served(http_of_file, host):
-    assert ask(http_of_file, "/stats.json", headers={"Host": host}).status == 200
-    headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-    assert ask(http_of_file, "/stats.json", headers=headers).status == 200
+def test_own_names_and_numbers_are_served(http_of_file):
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1:6391", "[::1]:80", "10.0.0.1", "192.0.2.7:1"):
+        assert ask(http_of_file, "/stats.json", headers={"Host": host}).status == 200
+        headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+        assert ask(http_of_file, "/stats.json", headers=headers).status == 200, host
 
 
-def test_two_hosts_are_none(http_of_file):
-    told = say(http_of_file, b"GET /stats.json HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: localhost\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 403")
-
-
-@pytest.mark.parametrize("line", [b"Origin: http://localhost", b"Sec-Fetch-Site: none"])
-def test_two_origins_are_none(http_of_file, line):
-    head = b"GET /live HTTP/1.0\r\nHost: localhost\r\n"
-    assert b" 200 " in say(http_of_file, head + line + b"\r\n\r\n")[:40]
-    assert b" 403 " in say(http_of_file, head + line + b"\r\n" + line + b"\r\n\r\n")[:40]
-
-
-def test_an_address_in_the_request_is_looked_at_too(http_of_file):
-    told = say(http_of_file, b"GET http://evil.example/stats.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    assert told.startswith(b"HTTP/1.1 403")
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_nothing_can_be_changed(http_of_file, method):
-    answer = ask(http_of_file, "/stats.json", method=method, body=b"x" if method in ("POST", "PUT") else None)
-    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
-
-
-# ---- the password ----
+def test_nothing_can_be_changed(http_of_file):
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"):
+        answer = ask(http_of_file, "/stats.json", method=method, body=b"x" if method in ("POST", "PUT") else None)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD"), method
 
 
 def test_password(started, redis):
@@ -141,15 +118,13 @@ def test_password(started, redis):
         assert ask(headgate, path).status in (200, 503)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["Basic", "Basic ", "Basic x", "Basic ====", "Basic aHVzaA==", "Bearer hush", "Basic " + "A" * 4096, "Basic OmhusA=="],
-)
-def test_wrong_password(started, redis, value):
+def test_wrong_password(started, redis):
     headgate = started(redis, admin_password="hush")
-    assert ask(headgate, "/stats.json", headers={"Authorization": value}).status == 401
+    for value in ("", " ", " x", " ====", " aHVzaA==", " " + "A" * 4096, " OmhusA=="):
+        assert ask(headgate, "/stats.json", headers={"Authorization": "Basic" + value}).status == 401, value
+    assert ask(headgate, "/stats.json", headers={"Authorization": "Bearer hush"}).status == 401
     for wrong in ("", "hus", "hushh", "HUSH", "hush\0x"):
-        assert ask(headgate, "/stats.json", headers=basic(wrong)).status == 401
+        assert ask(headgate, "/stats.json", headers=basic(wrong)).status == 401, wrong
     assert is_well(headgate)
     assert "hush" not in headgate.log()
 
@@ -165,54 +140,11 @@ def test_password_that_changes(started, redis):
     assert ask(headgate, "/counters.json", headers=basic("new")).status == 200
 
 
-# ---- garbage ----
-
-
-GARBAGE = {
-    "blank-lines": b"\r\n\r\n",
-    "a-word": b"GET\r\n\r\n",
-    "no-version": b"GET /\r\n\r\n",
-    "resp": b"*1\r\n$4\r\nPING\r\n\r\n\r\n",
-    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200) + b"\r\n\r\n",
-    "version": b"GET / HTTP/9.9\r\n\r\n",
-    "no-colon": b"GET / HTTP/1.1\r\nno header\r\n\r\n",
-    "half-a-url": b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "connect": b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "negative-length": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-    "huge-length": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
-    "bad-chunk": b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    "long-path": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "many-headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
-    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-}
-
-
-@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
-def test_garbage(http_of_file, data):
-    told = say(http_of_file, data)
-    assert not told.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")), told[:200]
-    assert is_well(http_of_file)
-
-
 def test_long_bodies_are_not_taken(http_of_file):
     head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
     before = http_of_file.rss()
     assert b" 413 " in say(http_of_file, head + b"x" * 1_000_000)[:40]
     assert http_of_file.rss() < before + (8 << 20)
-
-
-@pytest.mark.parametrize("path", ["/..", "/x//", "/%2e", "/stats.json/", "/metrics%00", "/live?x=1", "/?a", "/LIVE", "/."])
-def test_paths_are_what_they_are(http_of_file, path):
-    assert ask(http_of_file, path).status == (200 if path in ("/live?x=1", "/?a") else 404)
-
-
-def test_many_requests_at_once_are_answered_in_order(http_of_file):
-    one = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    told = say(http_of_file, one % b"/live" * 50 + one % b"/stats.json" + one % b"/nothing" + one % b"/live")
-    assert told.count(b"HTTP/1.1 200 OK") == 51 and told.count(b"HTTP/1.1 404") == 1
-
-
-# ---- slow, and many ----
 
 
 def test_a_thousand_idle_connections_keep_nobody_out(started, redis):
@@ -295,24 +227,6 @@ def test_probes_are_answered_though_all_read_nothing(started, redis):
     headgate.await_log("ended a connection for another one")
     assert count_files(headgate) < 64 + 40, "they are no more than before"
     for client in lazy:
-        client.close()
-
-
-def test_requests_that_are_given_up_harm_nobody(started, redis):
-    headgate = started(redis, threads=2)
-    for _ in range(100):
-        with raw(headgate) as client:
-            client.sendall(request())
-    assert is_well(headgate)
-
-
-def test_end_with_requests_under_way(started, redis):
-    headgate = started(redis, threads=2)
-    clients = [raw(headgate) for _ in range(30)]
-    for client in clients:
-        client.sendall(request() + request("/metrics"))
-    assert headgate.terminate() == 0
-    for client in clients:
         client.close()
 
 

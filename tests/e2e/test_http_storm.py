@@ -6,7 +6,6 @@ import socket
 import struct
 import threading
 
-import pytest
 
 from harness.http import ask
 from harness.resp import Closed, wait_for
@@ -119,24 +118,3 @@ def test_a_storm_of_bad_requests_reaches_nobody_else(started, redis):
         client.close()
     wait_for(lambda: count_files(headgate) <= files + 8, what="the connections to be closed")
     assert headgate.rss() < before + (64 << 20), (before, headgate.rss())
-
-
-@pytest.mark.parametrize("piece", [b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"y" * 8000])
-def test_a_pipeline_without_end_keeps_little(started, redis, piece):
-    """Nobody reads the answers: what is sent is not read without end."""
-    headgate = started(redis)
-    assert ask(headgate, "/live").status == 200
-    before = headgate.rss()
-    clients = [socket.create_connection(("127.0.0.1", headgate.http_port)) for _ in range(8)]
-    for client in clients:
-        client.setblocking(False)
-        sent = 0
-        try:
-            while sent < 64 << 20:
-                sent += client.send(piece * 20)
-        except OSError:
-            pass
-        assert ask(headgate, "/live").status == 200
-    assert headgate.rss() < before + (48 << 20)
-    for client in clients:
-        client.close()

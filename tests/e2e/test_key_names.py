@@ -9,10 +9,7 @@ from harness.rules import launch
 from harness.servers import run_headgate
 
 LATENCY = "[latency]\nenabled = on\nflush = 1s\nslowlog_threshold = 1us\n"
-LIMITS = {
-    "slots": "limit = 2\nwindow = 1h\n",
-    "funnel": "algorithm = funnel\ncapacity = 2\nleak = 1/h\n",
-}
+LIMITS = {"slots": "limit = 2\nwindow = 1h\n", "funnel": "algorithm = funnel\ncapacity = 2\nleak = 1/h\n"}
 
 
 def rules(latency="", counters="", events="", limits=""):
@@ -63,24 +60,6 @@ def test_the_names_of_the_recipes(redis, make_headgate):
     assert {"known:", "count:1:refusals", "recent:refusals:info", "common:refusals:info"} <= names
     assert {f"hist:{KEYS[kind]}:{kind}:all" for kind in LIMITS} <= names
     assert on_record(redis, "statistics_incr")["count"] == 4 * len(LIMITS)
-
-
-def test_an_application_with_the_same_recipes_does_not_write_into_the_figures(redis, make_headgate):
-    """It reports that its own "get" took half a second, in the names of the recipe."""
-    headgate = launch(make_headgate, redis, "shared", LATENCY + "[counters]\nenabled = on\n")
-    client = headgate.connect()
-    client.pipeline([("GET", "k")] * 10)
-    with redis.connect() as direct:
-        now = int(direct("TIME")[0])
-        for minute in range(now // 60 - 1, now // 60 + 3):
-            direct("ZADD", f"statistics_get_{minute}_for_max", 500, "max")
-            direct("ZADD", f"statistics_get_{minute}_for_sum_count", 500000, "sum", 1000, "count")
-        direct("ZADD", "known:", 0, "5:requests")
-        direct("HSET", "count:86400:requests", now // 86400 * 86400, 1000000)
-    line = await_report(headgate, "get", 10)
-    assert float(line["max"]) < 500
-    wait_for(lambda: ask(headgate, "COUNTER", "requests", "86400"), 30, "requests to be counted")
-    assert int(ask(headgate, "COUNTER", "requests", "86400")[-1]["count"]) < 1000
 
 
 def test_limits_of_another_prefix_are_apart(redis, make_headgate):

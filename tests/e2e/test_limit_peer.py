@@ -79,6 +79,7 @@ def test_a_program_that_is_started_anew_begins_anew(served, start_program):
 
 
 @pytest.mark.root
+@pytest.mark.real  # The kernel's clock tells which of two processes of that number it is.
 def test_the_next_process_of_a_number_begins_anew(served, start_program):
     """The kernel gives numbers again; another program does not go on with what is left to the one before it."""
     headgate, address = served(rule(limit=3, per="process"))
@@ -92,6 +93,7 @@ def test_the_next_process_of_a_number_begins_anew(served, start_program):
 
 
 @pytest.mark.root
+@pytest.mark.real
 def test_who_has_the_number_of_who_connected_is_not_charged(make_shared, start_program, open_directory):
     """The kernel tells of a Unix socket the number that its process had. That one may end before it is asked for, and
     leave the connection to a child."""

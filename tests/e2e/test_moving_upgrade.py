@@ -7,9 +7,8 @@ import signal
 import pytest
 
 from harness.admin import stats
-from harness.cluster import Cluster
 from harness.moving import ADDRESS, NONE, Follower, arrive, assert_told
-from harness.resp import NULL, OK, PONG, Closed, Push, encode, wait_for
+from harness.resp import NULL, OK, PONG, Push, encode, wait_for
 from harness.upgrade import Former, is_alive
 
 
@@ -56,23 +55,6 @@ def test_who_loses_something_is_told_when_it_is_over(make_line, pool):
     for client in (queued, watching, subscribed, blocked):
         assert_told(client.read(), 10, NULL)
         assert client("PING") == PONG
-
-
-def test_subscribers_before_a_cluster(make_line, pool):
-    """Their subscriptions have lanes of their own."""
-    with Cluster(replicas=0) as cluster:
-        line = make_line(pool=pool, upstream=cluster.url())
-        clients = [arrive(line.headgate, *NONE) for _ in range(3)]
-        for client, command in zip(clients, ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")):
-            assert isinstance(client(command, "channel"), Push)
-        free = arrive(line.headgate, *NONE)
-        line.upgrade()
-        assert_told(free.read(), 10, NULL)
-        for client in clients:
-            assert client("PING") == PONG and client.read_until_quiet(1) == b""
-        for client, command in zip(clients, ("UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE")):
-            assert client(command, "channel")[2] == 0
-            assert_told(client.read(), 10, NULL)
 
 
 # Clients are told five seconds after the new process has come to serve, at a tick, of which there are ten in a second.
@@ -149,21 +131,3 @@ def test_who_follows_sees_no_error(make_line, pool):
     for follower in followers:
         follower.end()
     assert [one.faults for one in followers if one.faults] == []
-
-
-def test_nobody_else_sees_anything(make_line):
-    """RESP2, RESP3 without having asked, and who has taken it back, while others are told."""
-    line = make_line()
-    plain, third, took_back, asked = line.headgate.connect(), line.headgate.connect(), *[
-        arrive(line.headgate, *NONE) for _ in range(2)
-    ]
-    third("HELLO", 3)
-    assert took_back("CLIENT", "MAINT_NOTIFICATIONS", "OFF") == OK
-    line.upgrade()
-    assert_told(asked.read(), 10, NULL)
-    for client in (plain, third, took_back):
-        assert [client("PING") for _ in range(10)] == [PONG] * 10
-        client.send(encode("QUIT"))
-        assert client.read() == OK
-        with pytest.raises(Closed):
-            client.read()

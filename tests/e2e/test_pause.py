@@ -6,9 +6,7 @@ import threading
 import pytest
 
 from harness.admin import stats
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Closed, Error, encode, wait_for
-from harness.rules import reload
-from harness.servers import elapsed
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Closed, encode, wait_for
 
 MANY = 40
 
@@ -27,8 +25,8 @@ def await_held(headgate, number):
 
 
 @pytest.mark.threads
-def test_clients_are_held_and_go_on(make, redis, threads):
-    headgate = make("", threads=threads)
+def test_clients_are_held_and_go_on(make, redis):
+    headgate = make("", threads=4)
     clients = [headgate.connect() for _ in range(MANY)]
     assert [client("PING") for client in clients] == [PONG] * MANY
     assert ask(headgate, "PAUSE") == OK
@@ -47,9 +45,9 @@ def test_clients_are_held_and_go_on(make, redis, threads):
 
 
 @pytest.mark.threads
-def test_after_the_answer_nothing_is_sent(make, redis, threads):
+def test_after_the_answer_nothing_is_sent(make, redis):
     """Not even by another worker: who does something to Redis then may count on it."""
-    headgate = make("", threads=threads)
+    headgate = make("", threads=4)
     clients = [headgate.connect() for _ in range(8)]
     stop = threading.Event()
 
@@ -113,17 +111,6 @@ def test_a_transaction_is_held_at_its_end(make, redis):
     assert client("GET", "k") == b"theirs"
 
 
-def test_it_ends_by_itself(make):
-    headgate = make("")
-    client = headgate.connect()
-    assert elapsed(lambda: (ask(headgate, "PAUSE", "300"), client("PING"))) > 0.15
-    headgate.await_log("its time is over")
-    assert count(headgate, "active") == 0
-    assert ask(headgate, "PAUSE", "86400000", "WRITE") == OK
-    assert client("PING") == PONG
-    assert ask(headgate, "RESUME") == OK
-
-
 def hold_many(headgate):
     """So many clients, each with an INCR that is held."""
     clients = [headgate.connect() for _ in range(MANY)]
@@ -132,17 +119,6 @@ def hold_many(headgate):
         client.request("INCR", "n")
     await_held(headgate, MANY)
     return clients
-
-
-def test_who_is_reset_while_held_is_forgotten(make):
-    headgate = make("")
-    clients = hold_many(headgate)
-    for client in clients[1:]:
-        client.reset()
-    await_held(headgate, 1)
-    assert ask(headgate, "RESUME") == OK
-    assert clients[0].read() == 1
-    await_held(headgate, 0)
 
 
 def test_what_is_held_of_a_client_that_has_gone_is_dropped(make, redis):
@@ -162,31 +138,6 @@ def test_what_is_held_of_a_client_that_has_gone_is_dropped(make, redis):
     assert headgate.serves()
 
 
-def test_redis_does_so(redis):
-    """Otherwise what is expected above would be wrong."""
-    with redis.connect() as direct, redis.connect() as gone:
-        assert direct("CLIENT", "PAUSE", 60_000, "WRITE") == OK
-        gone.request("INCR", "n")
-        gone.socket.shutdown(socket.SHUT_WR)
-        with pytest.raises((Closed, ConnectionError)):
-            gone.read()
-        assert direct("CLIENT", "UNPAUSE") == OK
-        assert direct("GET", "n") is None
-
-
-def test_a_reload_changes_nothing(make):
-    headgate = make("")
-    client = headgate.connect()
-    assert ask(headgate, "PAUSE") == OK
-    client.request("GET", "secret:a")
-    await_held(headgate, 1)
-    reload(headgate, "[deny:secret]\nkeys = secret:*\n")
-    assert count(headgate, "active") == 1
-    await_held(headgate, 1)
-    assert ask(headgate, "RESUME") == OK
-    assert isinstance(client.read(), Error), "judged by the rules that are in force by then"
-
-
 def test_the_end_of_the_process_lets_them_go(make):
     headgate = make("", drain_timeout="1h")
     client = headgate.connect()
@@ -195,37 +146,6 @@ def test_the_end_of_the_process_lets_them_go(make):
     await_held(headgate, 1)
     headgate.terminate(timeout=60)
     assert client.read() == PONG
-
-
-def test_redis_is_restarted_in_peace(make_shared, redis):
-    """What PAUSE is for: no client hears of it."""
-    headgate = make_shared("", upstream_wait="30s", exclusive_idle="0")
-    clients = [headgate.connect() for _ in range(8)]
-    failures = []
-    stop = threading.Event()
-
-    def work(client):
-        try:
-            while not stop.is_set():
-                assert client("SET", "k", "v") == OK
-        except (Closed, AssertionError, OSError) as error:
-            failures.append(error)
-
-    workers = [threading.Thread(target=work, args=(client,)) for client in clients]
-    for worker in workers:
-        worker.start()
-    with redis.connect() as direct:
-        wait_for(lambda: direct("GET", "k") == b"v", what="work")
-    assert ask(headgate, "PAUSE") == OK
-    await_held(headgate, len(clients))
-    redis.restart()
-    assert ask(headgate, "RESUME") == OK
-    await_held(headgate, 0)
-    stop.set()
-    for worker in workers:
-        worker.join(30)
-        assert not worker.is_alive()
-    assert not failures
 
 
 def test_who_has_a_connection_of_its_own_is_closed_with_it(make, redis, pool):
@@ -247,19 +167,3 @@ def test_who_has_a_connection_of_its_own_is_closed_with_it(make, redis, pool):
             with pytest.raises((Closed, ConnectionError)):
                 plain.read()
     assert headgate.serves()
-
-
-@pytest.mark.parametrize("words", (("0",), ("-1",), ("x",), ("WRITE", "WRITE"), ("100", "100"), ("86400001",)))
-def test_what_is_no_pause(make_shared, words):
-    headgate = make_shared("")
-    assert isinstance(ask(headgate, "PAUSE", *words), Error)
-    with headgate.connect() as client:
-        assert client("PING") == PONG
-
-
-def test_who_may(make_shared):
-    """It changes something: see docs/operations.md."""
-    headgate = make_shared("", admin_password="secret")
-    assert isinstance(ask(headgate, "PAUSE"), Error)
-    with headgate.admin() as admin:
-        assert admin("AUTH", "secret") == OK and admin("PAUSE") == OK and admin("RESUME") == OK

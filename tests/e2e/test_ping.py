@@ -7,7 +7,6 @@ import pytest
 
 from harness.certificates import certificates
 from harness.global_limits import Stopped
-from harness.resp import OK
 from harness.servers import free_port, run_headgate
 from harness.tls import start_with_tls
 
@@ -23,39 +22,6 @@ def test_who_serves_is_healthy(redis, make_headgate):
     headgate.terminate()
     result = ping(headgate)
     assert result.returncode == 1 and "Connection refused" in result.stderr
-
-
-def test_a_unix_socket_is_asked(redis, make_headgate, tmp_path):
-    headgate = make_headgate(redis, start=False)
-    headgate.write_config(listen=f"unix:{tmp_path}/clients.sock, 127.0.0.1:{headgate.port}")
-    headgate.start()
-    headgate.await_log("serving clients on")
-    assert ping(headgate).stdout == "+PONG\n"
-
-
-def test_who_wants_a_password_is_healthy(make_headgate):
-    from harness.servers import Redis
-
-    redis = Redis("--requirepass", "secret")
-    try:
-        result = ping(make_headgate(redis))
-        assert result.returncode == 0 and result.stdout.startswith("-NOAUTH ")
-    finally:
-        redis.discard()
-
-
-@pytest.mark.parametrize("rights", ["-ping", "-@all +get"])
-def test_who_may_not_ping_is_healthy(redis, make_headgate, rights):
-    """Redis has answered; as upstream_user, or where everybody may do little."""
-    with redis.connect() as direct:
-        assert direct("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", *rights.split()) == OK
-    result = ping(make_headgate(redis, upstream_user="app", upstream_password="secret"))
-    assert result.returncode == 0 and result.stdout.startswith("-NOPERM ")
-
-
-def test_where_nobody_may_ping_it_is_healthy(make_redis, make_headgate):
-    result = ping(make_headgate(make_redis("--rename-command", "PING", "")))
-    assert result.returncode == 0 and result.stdout.startswith("-ERR unknown command")
 
 
 @pytest.mark.parametrize(

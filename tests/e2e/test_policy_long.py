@@ -6,8 +6,8 @@ import time
 import pytest
 
 from harness.probe import refused
-from harness.resp import OK, PONG, QUEUED, Client, Closed, bulk, encode, wait_for
-from harness.servers import elapsed, sanitizer_overhead
+from harness.resp import OK, Client, Closed, bulk, encode, wait_for
+from harness.servers import sanitizer_overhead
 
 LONG = 300_000  # beyond cut_through
 
@@ -33,29 +33,6 @@ def test_a_long_request_is_refused(probe, client, redis, order):
     assert client.pipeline(commands) == [None, refused(order), OK, b"end"]
     assert client.pipeline(commands) == [None, refused(order), OK, b"end"]
     assert redis.connect()("EXISTS", order) == 0
-
-
-def test_a_long_request_is_refused_bit_by_bit(probe, client):
-    data = encode("SET", "probe:reply:a", "x" * LONG)
-    for start in range(0, len(data), 40_000):
-        client.send(data[start : start + 40_000])
-        time.sleep(0.01)
-    assert client.read() == refused("probe:reply:a")
-    assert client("PING") == PONG
-
-
-def test_a_long_refusal_spoils_the_transaction(probe, client):
-    commands = [("MULTI",), ("SET", "probe:reply:a", "x" * LONG), ("SET", "b", "1"), ("EXEC",), ("EXISTS", "b")]
-    replies = client.pipeline(commands)
-    assert replies[:3] == [OK, refused("probe:reply:a"), QUEUED]
-    assert replies[3].startswith(b"EXECABORT") and replies[4] == 0
-
-
-def test_a_long_request_closes_the_client(probe, client):
-    with pytest.raises((OSError, Closed)):
-        client.send(encode("SET", "probe:close:a", "x" * LONG))
-        client.read()
-    probe.await_counts(closed=1)
 
 
 def test_a_client_that_leaves_within_a_long_request(probe):
@@ -88,30 +65,6 @@ def test_a_long_request_that_is_wanted_whole(probe, client, redis, size):
     assert probe.counts()["wanted"] > 0
 
 
-def test_a_long_request_that_is_wanted_whole_may_then_be_held(probe, client):
-    """What is behind it comes behind it."""
-    commands = [("SET", "probe:whole:100:a", "x" * LONG), ("STRLEN", "probe:whole:0:a"), ("ECHO", "e")]
-    assert elapsed(lambda: client.pipeline(commands)) >= 0.1
-    assert client.pipeline(commands) == [OK, 0, b"e"]
-    probe.await_counts(held=2, lost=0, ownerless=0, replied=0)
-
-
-def test_who_was_asked_before_a_request_was_wanted_whole_is_not_asked_again(probe, client):
-    """The watcher would abort."""
-    data = long_push("probe:whole:0:a")
-    for start in range(0, len(data), 30_000):
-        client.send(data[start : start + 30_000])
-        time.sleep(0.002)
-    assert client.read() == 1002
-    wanted = probe.counts()["wanted"]
-    assert 0 < wanted < 15, "the second long value announces nothing new"
-
-
-def test_a_long_request_that_is_wanted_whole_in_a_transaction(probe, client):
-    client.send(encode("MULTI") + long_push("probe:whole:0:a") + encode("EXEC"))
-    assert client.read_many(3) == [OK, QUEUED, [1002]]
-
-
 @pytest.mark.parametrize("leave", [Client.close, Client.reset, Client.shutdown_write])
 def test_a_client_that_leaves_within_a_request_that_is_wanted_whole(probe, leave):
     data = long_push("probe:whole:0:a")
@@ -141,11 +94,3 @@ def test_a_request_that_is_wanted_whole_is_bounded(redis, pool, make_probe):
     probe.await_balance()
     with probe.connect() as client:
         assert client("EXISTS", "probe:whole:0:a") == 0
-
-
-def test_a_long_name(probe, client):
-    """A policy sees of an endless name only what is there."""
-    client.send(b"*2\r\n$400000\r\nABC")
-    time.sleep(0.1)
-    client.send(b"D" * 399_997 + b"\r\n$1\r\na\r\n")
-    assert client.read().startswith(b"ERR unknown command")

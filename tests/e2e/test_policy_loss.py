@@ -4,9 +4,8 @@ by headgate-probe, as test_policy.py says."""
 import signal
 import time
 
-from harness.admin import await_outage
 from harness.probe import refused
-from harness.resp import OK, PONG, encode, wait_for
+from harness.resp import OK, encode, wait_for
 
 
 # ---- the upstream dies ----
@@ -45,112 +44,7 @@ def test_redis_dies_while_a_request_is_held(redis, make_probe):
     probe.await_counts(lost=0, ownerless=0)
 
 
-def test_redis_dies_while_a_request_is_held_in_session_mode(redis, make_probe):
-    """There the client's own connection is gone, and so is the client."""
-    probe = make_probe(redis, pool="session")
-    client = probe.connect()
-    assert client("SET", "a", "1") == OK
-    client.send(encode("SET", "probe:hold:60000:a", "2") + encode("GET", "a"))
-    probe.await_counts(held=1)
-    redis.restart()
-    client.assert_closed()
-    wait_for(probe.serves, what="Redis to be back")
-    probe.await_balance()
-    assert probe.counts()["ownerless"] + probe.counts()["lost"] >= 1
-
-
-def test_a_held_request_in_a_transaction_is_lost_with_it(redis, pool, make_probe):
-    probe = make_probe(redis, pool=pool)
-    client = probe.connect()
-    assert client("MULTI") == OK
-    client.request("SET", "probe:hold:60000:a", "2")
-    probe.await_counts(held=1)
-    redis.restart()
-    client.assert_closed()
-    wait_for(probe.serves, what="Redis to be back")
-    probe.await_balance()
-
-
-def test_redis_stays_away(redis, make_probe):
-    probe = make_probe(redis, pool="shared", upstream_wait="200ms")
-    client = probe.connect()
-    wait_for(lambda: client("ECHO", "here") == b"here", what="Redis to be there")
-    assert client("PING") == PONG
-    redis.kill()
-    await_outage(probe)
-    client.send(encode("SET", "probe:pass:a", "1") + encode("GET", "probe:reply:b") + encode("GET", "probe:hold:50:c"))
-    replies = client.read_many(3)
-    assert replies[0].startswith(b"ERR headgate: no connection to Redis"), replies
-    assert replies[1] == refused("probe:reply:b")
-    assert replies[2].startswith(b"ERR headgate: no connection to Redis"), replies
-    probe.await_counts(replied=1, lost=2, reply=1, held=1)
-    client.close()
-    probe.await_balance()
-
-
-# ---- the client dies ----
-
-
-def test_a_client_is_reset_while_held(probe, redis):
-    client = probe.connect()
-    client.send(encode("SET", "probe:hold:60000:a", "1") + encode("SET", "b", "1"))
-    probe.await_counts(held=1)
-    client.reset()
-    probe.await_counts(open=0, ownerless=1, passed=0)
-    assert redis.connect()("EXISTS", "probe:hold:60000:a", "b") == 0
-
-
-def test_a_client_that_sent_all_and_left_is_served(probe, redis):
-    """As Redis does: what came before the end of the stream is executed, though nobody reads the reply."""
-    client = probe.connect()
-    client.send(encode("SET", "probe:hold:200:a", "1") + encode("SET", "b", "1"))
-    probe.await_counts(held=1)
-    client.close()
-    wait_for(lambda: redis.connect()("EXISTS", "probe:hold:200:a", "b") == 2, what="the held request")
-    probe.await_counts(open=0, passed=2, held=1)
-
-
-def test_a_client_that_half_closes_gets_its_replies(probe):
-    client = probe.connect()
-    client.send(encode("SET", "a", "1") + encode("GET", "probe:hold:200:a") + encode("GET", "probe:reply:a"))
-    client.shutdown_write()
-    assert client.read_many(3) == [OK, None, refused("probe:reply:a")]
-    client.assert_closed()
-
-
-def test_clients_die_with_requests_under_way(probe, redis):
-    redis.signal(signal.SIGSTOP)
-    clients = [probe.connect() for _ in range(10)]
-    if probe.options["pool"] == "shared":
-        for client in clients:
-            client.send(encode("SET", "probe:pass:a", "1") * 5 + encode("GET", "probe:reply:a"))
-        probe.await_counts(passed=50, replied=10)
-        for client in clients:
-            client.reset()
-        probe.await_counts(open=0, ownerless=50)
-        redis.signal(signal.SIGCONT)
-    else:
-        redis.signal(signal.SIGCONT)
-        redis_client = redis.connect()
-        for client in clients:
-            client.send(encode("BLPOP", "probe:pass:list", "0") + encode("GET", "probe:reply:a"))
-        probe.await_counts(passed=10, replied=10)
-        for client in clients:
-            client.reset()
-        probe.await_counts(open=0, ownerless=10)
-        assert redis_client("RPUSH", "probe:pass:list", "x") == 1
-    with probe.connect() as client:
-        assert client("ECHO", "still there") == b"still there"
-
-
 # ---- time-outs and the end ----
-
-
-def test_a_held_client_is_not_idle(redis, pool, make_probe):
-    probe = make_probe(redis, pool=pool, client_idle_timeout="1500ms")
-    with probe.connect() as client:
-        assert client("SET", "probe:hold:2000:a", "1") == OK
-    probe.await_balance()
 
 
 def test_drain_waits_for_held_requests(probe, redis, pool, make_probe):

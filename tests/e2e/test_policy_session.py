@@ -26,48 +26,6 @@ def test_a_refusal_spoils_the_transaction(probe, client, redis):
     assert client.pipeline([("MULTI",), ("INCR", "a"), ("EXEC",)]) == [OK, QUEUED, [1]]
 
 
-def test_a_refusal_in_a_transaction_step_by_step(probe, client):
-    assert client("MULTI") == OK
-    assert client("GET", "probe:delayreply:50:a") == refused("probe:delayreply:50:a")
-    assert client("SET", "a", "1") == QUEUED
-    assert client("EXEC").startswith(b"EXECABORT")
-    assert client("GET", "a") is None
-
-
-def test_discard_after_a_refusal(probe, client):
-    commands = [("MULTI",), ("SET", "a", "1"), ("GET", "probe:reply:b"), ("DISCARD",), ("EXISTS", "a")]
-    assert client.pipeline(commands) == [OK, QUEUED, refused("probe:reply:b"), OK, 0]
-    assert client.pipeline([("MULTI",), ("SET", "a", "1"), ("EXEC",)]) == [OK, QUEUED, [OK]]
-
-
-def test_a_hold_in_a_transaction(probe, client):
-    commands = [("MULTI",), ("SET", "probe:hold:50:a", "1"), ("INCR", "probe:hold:50:a"), ("EXEC",)]
-    assert client.pipeline(commands) == [OK, QUEUED, QUEUED, [OK, 2]]
-
-
-def test_a_refused_multi_begins_no_transaction(probe, client):
-    assert client("MULTI", "probe:reply:a") == refused("probe:reply:a")
-    assert client("SET", "a", "1") == OK
-    assert client("MULTI") == OK
-    assert client("EXEC", "probe:reply:b") == refused("probe:reply:b")
-    assert client("SET", "a", "2") == QUEUED
-    assert client("EXEC").startswith(b"EXECABORT")
-    assert client("GET", "a") == b"1"
-
-
-def test_a_refusal_after_watch_spoils_nothing(probe, client):
-    commands = [("WATCH", "a"), ("GET", "probe:reply:a"), ("MULTI",), ("SET", "a", "1"), ("EXEC",)]
-    assert client.pipeline(commands) == [OK, refused("probe:reply:a"), OK, QUEUED, [OK]]
-
-
-def test_closing_in_a_transaction(probe, client, redis):
-    client.send(encode("MULTI") + encode("SET", "a", "1"))
-    assert client.read_many(2) == [OK, QUEUED]
-    client.send(encode("GET", "probe:close:a") + encode("EXEC"))
-    client.assert_closed()
-    assert redis.connect()("EXISTS", "a") == 0
-
-
 # ---- CLIENT REPLY: only Redis knows whether a request has a reply, and is given what it has to refuse ----
 
 REFUSED_BY_REDIS = Error(b"ERR unknown command 'refused-by-headgate', with args beginning with: ")
@@ -94,19 +52,6 @@ def test_refusal_under_reply_skip_is_silent(probe, client):
     client.send(encode("CLIENT", "REPLY", "SKIP") + encode("GET", "probe:hold:50:a"))
     assert client("INCR", "a") == 2
     client.assert_silent()
-
-
-def test_reply_on_after_a_skipped_refusal(probe, client):
-    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("GET", "probe:reply:a"))
-    assert client("CLIENT", "REPLY", "ON") == OK
-    assert client.pipeline([("SET", "a", "1"), ("GET", "a")]) == [OK, b"1"]
-
-
-def test_a_silent_refusal_spoils_the_transaction(probe, client):
-    client.send(encode("CLIENT", "REPLY", "OFF") + encode("MULTI") + encode("SET", "a", "1"))
-    client.send(encode("GET", "probe:reply:a") + encode("EXEC") + encode("CLIENT", "REPLY", "ON"))
-    assert client.read() == OK
-    assert client("EXISTS", "a") == 0
 
 
 def test_a_refusal_behind_a_skipped_multi(probe, client):
@@ -137,15 +82,6 @@ def test_while_subscribed_in_resp3(probe, client, redis):
     assert client.read_many(3) == [b"probe:wait:a", refused("probe:delayreply:50:b"), NULL]
     assert client("UNSUBSCRIBE") == Push([b"unsubscribe", b"news", 0])
     assert client("GET", "probe:reply:a") == refused("probe:reply:a")
-
-
-def test_while_subscribed_in_resp2(probe, client, redis):
-    assert client("SUBSCRIBE", "news") == [b"subscribe", b"news", 1]
-    assert client("SUBSCRIBE", "probe:reply:other") == refused("probe:reply:other")
-    redis.connect()("PUBLISH", "news", "x")
-    assert client.read() == [b"message", b"news", b"x"]
-    assert client("SUBSCRIBE", "probe:hold:50:other") == [b"subscribe", b"probe:hold:50:other", 2]
-    probe.await_counts(replied=1, held=1)
 
 
 def test_a_refusal_does_not_cut_a_push_in_two(fake, pool, make_probe):

@@ -2,7 +2,6 @@
 whose respondent does as it is told (tests/policy/probe.h says how)."""
 
 import signal
-import time
 
 import pytest
 
@@ -56,16 +55,8 @@ def waiting(probe, verb="WAIT"):
     return admin
 
 
-def test_a_verb_that_answers_at_once(respondent, admin):
-    assert admin("PROBED", "text") == b"text"
-    assert admin("PROBED", "") == b""
-    assert admin("PROBED").startswith(b"ERR usage: PROBED text")
-    assert b"PROBE LUA code" in admin("HELP")
-
-
-@pytest.mark.parametrize(
-    ("code", "elements"),
-    [
+def test_what_scripts_reply(admin):
+    for code, elements in [
         ("return 7", [7]),
         ("return -7", [-7]),
         ("return 'text'", [b"text"]),
@@ -81,42 +72,26 @@ def test_a_verb_that_answers_at_once(respondent, admin):
         (numbers(16384), range(1, 16385)),
         ("local t = {} for i = 1, 9000 do t[i] = string.rep('x', i % 50) end return t",
          [b"x" * (i % 50) for i in range(1, 9001)]),
-    ],
-)  # fmt: skip
-def test_what_scripts_reply(admin, code, elements):
-    assert admin("PROBE", "LUA", code) == shown(*elements)
+    ]:
+        assert admin("PROBE", "LUA", code) == shown(*elements), code
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
+def test_what_scripts_must_not_reply(admin):
+    for code, error in [
         ("return {1, {2}}", b"ERR the script's reply is neither integers nor texts"),
         ("return {1, {err = 'ERR within'}}", b"ERR the script's reply is neither integers nor texts"),
         (numbers(16385), b"ERR the script's reply has too many elements"),
         ("return {err = 'OWN error'}", b"ERR OWN error"),
         ("return redis.call('NOSUCH')", b"ERR "),
-    ],
-)
-def test_what_scripts_must_not_reply(admin, code, error):
-    reply = admin("PROBE", "LUA", code)
-    assert isinstance(reply, Error) and reply.startswith(error), reply
-    assert admin("PROBE", "LUA", "return 1") == shown(1)
+    ]:
+        reply = admin("PROBE", "LUA", code)
+        assert isinstance(reply, Error) and reply.startswith(error), reply
+        assert admin("PROBE", "LUA", "return 1") == shown(1), code
 
 
-@pytest.mark.parametrize("size", [100_000, 1_000_000])
-def test_long_answers(respondent, size):
-    admins = [respondent.admin() for _ in range(3)]
-    for number, admin in enumerate(admins):
-        admin.request("PROBE", "LUA", f"return string.rep('{number}', {size})")
-    for number, admin in enumerate(admins):
-        assert admin.read() == shown(b"%d" % number * size)
-        assert admin("PING") == PONG
-        admin.close()
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "reply"),
-    [
+def test_answered_later(respondent):
+    """Whoever else asks, on however many connections, has an answer meanwhile."""
+    for kind, text, reply in [
         ("TEXT", "later", b"later"),
         ("TEXT", "", b""),
         ("TEXT", "two\r\nlines", b"two\r\nlines"),
@@ -124,19 +99,16 @@ def test_long_answers(respondent, size):
         ("ERROR", "no such thing", Error(b"ERR no such thing")),
         ("ERROR", "two\r\nlines", Error(b"ERR two\\x0d\\x0alines")),
         ("ERROR", "x" * 5000, Error(b"ERR " + b"x" * 295)),
-    ],
-)
-def test_answered_later(respondent, kind, text, reply):
-    """Whoever else asks, on however many connections, has an answer meanwhile."""
-    admins = [waiting(respondent) for _ in range(2)]
-    for admin in admins:
-        admin.assert_silent()
-    assert stats(respondent)["threads"] == "4"
-    tell(respondent, 2, kind, text)
-    for admin in admins:
-        assert admin.read() == reply
-        assert type(admin("PING")) is type(PONG)
-        admin.close()
+    ]:
+        admins = [waiting(respondent) for _ in range(2)]
+        for admin in admins:
+            admin.assert_silent()
+        assert stats(respondent)["threads"] == "4", kind
+        tell(respondent, 2, kind, text)
+        for admin in admins:
+            assert admin.read() == reply, kind
+            assert type(admin("PING")) is type(PONG), kind
+            admin.close()
 
 
 def test_a_question_that_waits_keeps_its_place(respondent, admin):
@@ -159,43 +131,6 @@ def test_who_asked_leaves_before_the_answer(respondent, leave):
     with respondent.admin() as admin:
         # Not at once: Redis and Headgate have 60 MB to make first, for nobody.
         wait_for(lambda: admin("PROBE", "LUA", "return 1") == shown(1), 60, "the next to be answered")
-
-
-def test_who_asked_is_found_gone_before_the_answer(redis, make_probe, tmp_path):
-    """The end of a connection is seen at once while there is something to be written; a Unix socket takes little."""
-    probe = make_probe(redis, admin=f"unix:{tmp_path}/admin")
-    for _ in range(5):
-        admin = Client(tmp_path / "admin")
-        admin.send(encode("PROBE", "LUA", "return string.rep('x', 900000)") + encode("PROBE", "WAIT"))
-        # With the first answer the second question is on its way.
-        assert admin.socket.recv(1)
-        admin.close()
-    tell_by(Client(tmp_path / "admin"), 5)
-
-
-def test_a_reload_while_questions_wait(respondent):
-    admin = waiting(respondent)
-    for count in range(1, 4):
-        respondent.write_rules("".join(f"[probe:r{i}]\nrefuse = k\n" for i in range(count)))
-        respondent.signal(signal.SIGHUP)
-        wait_for(lambda: stats(respondent, "probe")["probe_rules"] == str(4 * count), what="the new rules")
-    tell(respondent, 1)
-    assert admin.read() == b"told"
-    admin.close()
-
-
-def test_a_question_does_not_wait_for_ever(respondent):
-    """A later answer reaches nobody, least of all the next question of the same connection."""
-    admin = waiting(respondent)
-    admin.request("PROBE", "WAIT")
-    admin.socket.settimeout(40)
-    start = time.monotonic()
-    assert admin.read() == Error(b"ERR there was no answer in time")
-    assert time.monotonic() - start > 8
-    tell(respondent, 2)
-    assert admin.read() == b"told"
-    assert admin("PING") == PONG
-    admin.close()
 
 
 def shut_down_now(probe):
@@ -223,48 +158,6 @@ def test_the_process_ends_while_questions_wait(redis, make_probe, end):
         admin.assert_closed()
     assert last.read() == b"the last word"
     last.assert_closed()
-    assert probe.wait() == 0
-
-
-def test_the_process_ends_while_a_script_is_under_way(redis, make_probe):
-    probe = make_probe(redis)
-    with probe.admin() as admin:
-        assert admin("PROBE", "LUA", "return 1") == shown(1)
-        redis.signal(signal.SIGSTOP)
-        admin.request("PROBE", "LUA", "return 2")
-        admin.assert_silent()
-        shut_down_now(probe)
-        assert isinstance(admin.read(), Error)
-        admin.assert_closed()
-    assert probe.wait() == 0
-
-
-def test_redis_dies_while_a_script_is_under_way(respondent, admin, redis):
-    assert admin("PROBE", "LUA", "return 1") == shown(1)
-    redis.signal(signal.SIGSTOP)
-    admin.request("PROBE", "LUA", "return 2")
-    admin.assert_silent()
-    redis.kill()
-    assert isinstance(admin.read(), Error)
-    redis.start()
-    wait_for(lambda: admin("PROBE", "LUA", "return 3") == shown(3), what="Redis to be back")
-
-
-def test_questions_are_answered_during_a_drain(redis, make_probe):
-    probe = make_probe(redis, drain_timeout="60s")
-    client = probe.connect()
-    client.request("GET", "probe:wait:a")
-    probe.await_counts(held=1)
-    with probe.admin() as admin, probe.admin() as teller:
-        probe.signal(signal.SIGTERM)
-        wait_for(lambda: "draining" in probe.log(), what="the drain")
-        admin.request("PROBE", "WAIT")
-        assert probe.is_alive()
-        tell_by(teller, 1)
-        assert admin.read() == b"told"
-        assert admin("PROBE", "LUA", "return 1") == shown(1)
-        probe.signal(signal.SIGTERM)
-        admin.assert_closed()
     assert probe.wait() == 0
 
 

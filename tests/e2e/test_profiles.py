@@ -5,9 +5,8 @@ import threading
 import pytest
 
 from harness.admin import stats
-from harness.resp import OK, PONG, Error, Map, encode, wait_for
+from harness.resp import OK, Error, encode, wait_for
 from harness.target import client_list, info
-from harness.threads import at_once
 
 # Of each worker: the profiles that linger, with a shared lane and perhaps one for scripts, those of the default
 # profile, and what is just being opened and closed.
@@ -49,10 +48,9 @@ def hello(password):
     return encode("HELLO", 3, "AUTH", "default", password)
 
 
-@pytest.mark.parametrize("threads", (1, 2))
-def test_ten_thousand_passwords_of_one_client(redis, make_headgate, threads):
+def test_ten_thousand_passwords_of_one_client(redis, make_headgate):
     """Any password fits a user that needs none. Each is used on a shared lane, too."""
-    headgate = make_headgate(redis, threads=threads)
+    headgate = make_headgate(redis, threads=2)
     client, other = headgate.connect(), headgate.connect()
     assert other("SET", "k", 1) == OK
     opened = int(stats(headgate)["lanes_opened_total"])
@@ -62,28 +60,17 @@ def test_ten_thousand_passwords_of_one_client(redis, make_headgate, threads):
             assert client("GET", "k") == b"1"
             if number % 100 == 0:
                 assert other("GET", "k") == b"1"
-    assert watch.largest <= FEW * threads
+    assert watch.largest <= FEW * 2
     # Who changes so often is given no further lane to share, so that none are opened and closed all the time.
     assert int(stats(headgate)["lanes_opened_total"]) - opened <= 100
 
 
-def test_a_few_passwords_of_one_client(redis, make_headgate):
-    """As it should be: it shares a lane in between."""
-    headgate = make_headgate(redis)
-    client = headgate.connect()
-    for turn in range(100):
-        assert client("AUTH", "default", f"random-{turn // 10}") == OK
-        assert client("GET", "k") is None
-        assert stats(headgate)["clients_exclusive"] == "0"
-
-
-@pytest.mark.parametrize("login", (logged_in, hello))
-def test_clients_that_come_with_a_password_each_and_go(redis, make_headgate, login):
+def test_clients_that_come_with_a_password_each_and_go(redis, make_headgate):
     headgate = make_headgate(redis)
     with Watch(redis) as watch:
         for password in passwords(600):
             with headgate.connect() as client:
-                client.send(login(password))
+                client.send(hello(password))
                 assert not isinstance(client.read(), Error)
                 assert client("SET", "k", 1) == OK
                 assert client("EVAL", "return 1", 0) == 1
@@ -107,28 +94,14 @@ def test_connections_in_pools_are_bounded_for_all_profiles_together(redis, make_
     assert watch.largest <= FEW + 20 + 15 + 20 * staying
 
 
-@pytest.mark.parametrize("threads", (1, 4))
-def test_clients_of_another_database_that_come_and_go(redis, make_headgate, threads):
+def test_clients_of_another_database_that_come_and_go(redis, make_headgate):
     """Each SELECTs, asks, and leaves: Redis has to be asked once whether it may, and no connection is left behind."""
-    headgate = make_headgate(redis, threads=threads)
+    headgate = make_headgate(redis, threads=4)
     with Watch(redis) as watch:
         for number in range(1, 151):
             with headgate.connect() as client:
                 assert client.pipeline([("SELECT", 5), ("INCR", "n")]) == [OK, number]
-    assert watch.largest <= 8 * threads
-
-
-def test_who_may_select_is_for_redis_to_say(redis, make_headgate):
-    """Of one database it says nothing of another, nor of another user, nor for longer than rights stay as they are."""
-    headgate = make_headgate(redis)
-    for rules in (["+select"], ["-select", "+select|3", "+select|0"], ["-select"]):
-        told = []
-        for place in (redis, headgate):
-            with place.connect() as client, place.connect() as other:
-                assert client("ACL", "SETUSER", "app", "reset", "on", ">pw", "+@all", *rules) == OK
-                requests = [("AUTH", "app", "pw"), *(("SELECT", database) for database in (3, 3, 4, 99, 0, 3))]
-                told.append([other(*request) for request in requests])
-        assert told[0] == told[1]
+    assert watch.largest <= 8 * 4
 
 
 def test_many_clients_with_a_password_each(redis, make_headgate):
@@ -157,28 +130,6 @@ def test_many_clients_with_a_password_each(redis, make_headgate):
             assert b"lane=shared" in admin("CLIENTS")
 
 
-def test_databases_and_versions_in_a_loop(redis, make_headgate):
-    headgate = make_headgate(redis)
-    clients, other = [headgate.connect() for _ in range(4)], headgate.connect()
-    assert other("SET", "k", "of 0") == OK
-
-    def work(number):
-        client = clients[number]
-        for turn in range(60):
-            database = (turn + number) % 16
-            assert client("SELECT", database) == OK
-            assert client("SET", "k", f"of {database}") == OK
-            assert client("GET", "k") == b"of %d" % database
-            reply = client("HELLO", 2 + turn % 2)
-            assert isinstance(reply, Map if turn % 2 else list), reply
-            assert client("GET", "k") == b"of %d" % database
-
-    with Watch(redis) as watch:
-        at_once(work, len(clients))
-        assert other("GET", "k") == b"of 0"
-    assert watch.largest <= 2 * FEW
-
-
 def test_clients_of_one_user_find_a_warm_lane(redis, make_headgate):
     """Come, authenticate, ask, leave: one connection for each authentication at most, and none for the rest."""
     with redis.connect() as direct:
@@ -197,18 +148,6 @@ def test_clients_of_one_user_find_a_warm_lane(redis, make_headgate):
         visit()
     assert int(stats(headgate)["lanes_opened_total"]) - before <= 51
     assert int(stats(headgate)["lanes_shared"]) <= 4
-    # While others come and go with a few other users, too.
-    for turn in range(50):
-        with headgate.connect() as client:
-            assert client.pipeline([("AUTH", f"other-{turn % 3}"), ("PING",)])[0] == Error(
-                b"ERR AUTH <password> called without any password configured for the default user."
-                b" Are you sure your configuration is correct?"
-            )
-        with headgate.connect() as client:
-            assert client("AUTH", "default", f"other-{turn % 3}") == OK
-            assert client("PING") == PONG
-        visit()
-    assert int(stats(headgate)["lanes_shared"]) <= 6
 
 
 def test_what_headgate_asks_for_itself_is_not_cut_off(redis, make_headgate):

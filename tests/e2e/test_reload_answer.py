@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.admin import audits, text
+from harness.admin import text
 from harness.http import ask
 from harness.resp import OK, Error, encode, wait_for
 from harness.servers import free_port
@@ -37,17 +37,6 @@ def test_the_answer_says_what_is_another(redis, make_headgate):
     headgate.write_rules("[deny:all]\ncommands = flushdb\n")
     lines = text(reload(headgate, "VERBOSE")).splitlines()
     assert "[deny:all] is another now" in lines and "[limit:each] is another now" in lines and len(lines) == 3
-
-
-def test_without_a_change_it_says_so(redis, make_headgate):
-    headgate = make_headgate(redis, reload_on_change="off")
-    assert text(reload(headgate, "VERBOSE")).splitlines() == ["nothing was changed in the file"]
-    assert reload(headgate) == OK
-    answer = reload(headgate, "loud")
-    assert isinstance(answer, Error) and b"usage: RELOAD [VERBOSE]" in bytes(answer)
-    done = [line.partition(" (")[0] for line in audits(headgate, "RELOAD") if line.endswith(": done")]
-    assert [line.rpartition(":")[0] for line in done] == ["RELOAD VERBOSE, by 127.0.0.1", "RELOAD, by 127.0.0.1"]
-    assert len(audits(headgate, "RELOAD loud, by 127.0.0.1:")) == 1
 
 
 @pytest.mark.threads

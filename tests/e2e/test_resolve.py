@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from harness.admin import send_and_await, stats, text
+from harness.admin import stats, text
 from harness.names import Names
-from harness.resp import OK, PONG, Closed, Error, encode, wait_for
-from harness.servers import free_port, run_headgate
+from harness.resp import OK, PONG, Closed, encode, wait_for
+from harness.servers import free_port
 
 NAME = "redis.headgate.test"
 OFTEN = {"resolve_every": "100ms"}
@@ -65,11 +65,10 @@ def await_server(headgate, server):
 # ---- the name moves ----
 
 
-@pytest.mark.parametrize("threads", (1, 4))
-def test_the_name_gets_another_address(names, places, make_named, pool, threads):
+def test_the_name_gets_another_address(names, places, make_named, pool):
     """The old server goes on: nothing breaks, and yet nobody stays there."""
     names.set(NAME, places[0].host)
-    headgate = make_named(pool, threads=threads, retire_timeout="1s", **OFTEN)
+    headgate = make_named(pool, threads=4, retire_timeout="1s", **OFTEN)
     clients = [headgate.connect() for _ in range(8)]
     assert {who(client) for client in clients} == {places[0].host}
     names.set(NAME, places[1].host)
@@ -91,25 +90,6 @@ def test_the_name_gets_another_address(names, places, make_named, pool, threads)
     with places[0].connect() as direct:
         wait_for(lambda: b"connected_clients:1\r" in direct("INFO", "clients"), 30, "the old server to be left")
     assert upstream(headgate, "lanes_retired_total") >= 1
-
-
-def test_the_log_says_what_has_changed(names, places, make_named):
-    """Not that it is no more where it still is."""
-    port = places[0].port
-    first, second, third = (f"{place.host}:{port}" for place in places)
-    headgate = None
-
-    def assert_said(addresses, line):
-        names.set(NAME, addresses)
-        wait_for(lambda: f"{NAME}:{port} {line}\n" in headgate.log(), 30, line)
-
-    names.set(NAME, places[0].host)
-    headgate = make_named(**OFTEN)
-    assert_said(places[0].host, f"is at {first}")
-    assert_said(f"{places[1].host} {places[0].host}", f"is at {second}, {first} now")
-    replaced = "connections to what it has left are replaced"
-    assert_said(f"{places[2].host} {places[1].host}", f"is at {third}, {second} now, and no more at {first}; {replaced}")
-    assert_said(places[2].host, f"is at {third} now, and no more at {second}; {replaced}")
 
 
 def test_nobody_notices_in_shared(names, places, make_named):
@@ -135,23 +115,6 @@ def test_nobody_notices_in_shared(names, places, make_named):
             time.sleep(0.005)
     assert int(stats(headgate)["requests_lost_total"]) == 0
     assert upstream(headgate, "lanes_lost_total") == 0
-
-
-def test_who_is_busy_is_answered_first(names, places, make_named):
-    names.set(NAME, places[0].host)
-    headgate = make_named(**OFTEN)
-    slow, quick = headgate.connect(), headgate.connect()
-    assert who(quick) == places[0].host
-    places[0].signal(signal.SIGSTOP)
-    send_and_await(headgate, slow, encode("GET", "who") * 3)
-    names.set(NAME, places[1].host)
-    wait_for(lambda: upstream(headgate, "lanes_retired_total") >= 1, 30, "the lane to be retired")
-    # Those who have nothing under way there do not wait for it.
-    assert who(quick) == places[1].host
-    # What was sent is answered by whom it was sent to, in its order.
-    places[0].signal(signal.SIGCONT)
-    assert slow.read_many(3) == [places[0].host.encode()] * 3
-    wait_for(lambda: who(slow) == places[1].host, what="it to be there, too")
 
 
 def test_a_transaction_ends_where_it_began(names, places, make_named):
@@ -180,19 +143,6 @@ def test_who_would_wait_in_vain_is_closed(names, places, make_named, pool, reque
     names.set(NAME, places[1].host)
     wait_for(lambda: upstream(headgate, "lanes_retired_total") >= 1, 30, "the lane to be retired")
     client.assert_closed()
-
-
-def test_they_may_stay_if_that_is_wanted(names, places, make_named):
-    names.set(NAME, places[0].host)
-    headgate = make_named(retire_timeout="0", **OFTEN)
-    client = headgate.connect()
-    client("SUBSCRIBE", "a")
-    names.set(NAME, places[1].host)
-    await_server(headgate, places[1])
-    time.sleep(2)
-    with places[0].connect() as direct:
-        assert direct("PUBLISH", "a", "m") == 1
-    assert client.read() == [b"message", b"a", b"m"]
 
 
 def test_an_address_that_comes_back_is_none_that_was_left(names, places, make_named):
@@ -231,65 +181,7 @@ def test_it_is_looked_up_when_the_server_is_gone(names, places, make_named, pool
         assert who(client) == places[1].host
 
 
-def test_a_reload_looks_it_up(names, places, make_named):
-    names.set(NAME, places[0].host)
-    headgate = make_named(**SELDOM)
-    client = headgate.connect()
-    assert who(client) == places[0].host
-    names.set(NAME, places[1].host)
-    headgate.signal(signal.SIGHUP)
-    wait_for(lambda: who(client) == places[1].host, what="the other one")
-
-
-def test_who_opens_a_connection_has_it_looked_up(names, places, make_named):
-    names.set(NAME, places[0].host)
-    headgate = make_named(resolve_every="0")
-    client, other = headgate.connect(), headgate.connect()
-    assert who(client) == places[0].host
-    names.set(NAME, places[1].host)
-
-    def moved():
-        other("MULTI")
-        other("EXEC")
-        with headgate.connect() as third:
-            third.request("BLPOP", "none", 0.01)
-            third.read()
-        return who(client) == places[1].host
-
-    time.sleep(0.6)
-    wait_for(moved, 30, "the other one")
-    time.sleep(2)
-    lookups = upstream(headgate, "lookups_total")
-    time.sleep(2)
-    assert upstream(headgate, "lookups_total") == lookups, "nobody has asked"
-
-
-def test_an_address_is_never_looked_up(redis, make_headgate):
-    headgate = make_headgate(redis, resolve_every="100ms")
-    time.sleep(0.5)
-    assert upstream(headgate, "lookups_total") == 0
-
-
 # ---- several addresses ----
-
-
-def test_one_that_refuses_is_passed_over(names, places, make_named, pool):
-    """No pause lies between the addresses: the only attempt finds the one that answers."""
-    for server in places[:2]:
-        server.kill()
-    names.set(NAME, " ".join(server.host for server in places))
-    headgate = make_named(pool, reconnect_min="30s", reconnect_max="30s", upstream_wait="20s", **SELDOM)
-    clients = [headgate.connect() for _ in range(5)]
-    assert {who(client) for client in clients} == {places[2].host}
-    for client in clients:
-        assert client("MULTI") == OK
-
-
-def test_ipv6_and_ipv4(names, places, make_named):
-    names.set(NAME, f"::1 {places[1].host}")
-    headgate = make_named(**SELDOM)
-    with headgate.connect() as client:
-        assert who(client) == places[1].host
 
 
 def test_one_that_does_not_answer_is_passed_over(names, places, make_named):
@@ -297,43 +189,6 @@ def test_one_that_does_not_answer_is_passed_over(names, places, make_named):
     places[0].signal(signal.SIGSTOP)
     names.set(NAME, f"{places[0].host} {places[1].host}")
     headgate = make_named(connect_timeout="4s", upstream_wait="20s", reconnect_min="60s", reconnect_max="60s", **SELDOM)
-    with headgate.connect() as client:
-        assert who(client) == places[1].host
-
-
-def test_all_stay_with_one_server(names, places, make_named):
-    """A name server that turns its answers round does not spread the clients of one process over servers."""
-    names.set(NAME, f"{places[0].host} {places[1].host}")
-    headgate = make_named(threads=4, **OFTEN)
-    clients = [headgate.connect() for _ in range(8)]
-    assert {who(client) for client in clients} == {places[0].host}
-    for turn in range(6):
-        first, second = (places[1], places[0]) if turn % 2 == 0 else (places[0], places[1])
-        names.set(NAME, f"{first.host} {second.host}")
-        time.sleep(0.3)
-        for client in clients:
-            client("MULTI")
-            client("GET", "who")
-            assert client("EXEC") == [places[0].host.encode()]
-    assert upstream(headgate, "lanes_retired_total") == 0
-
-
-def test_one_of_several_goes(names, places, make_named):
-    names.set(NAME, f"{places[0].host} {places[1].host}")
-    headgate = make_named(**OFTEN)
-    client = headgate.connect()
-    assert who(client) == places[0].host
-    names.set(NAME, places[1].host)
-    wait_for(lambda: who(client) == places[1].host, what="the other one")
-
-
-def test_one_that_refuses_by_words_is_not_the_only_one_tried(names, places, make_named):
-    with places[0].connect() as direct:
-        direct("CONFIG", "SET", "requirepass", "other")
-    names.set(NAME, f"{places[0].host} {places[1].host}")
-    headgate = make_named(upstream_password="secret", upstream_wait="20s", **SELDOM)
-    with places[1].connect() as direct:
-        direct("CONFIG", "SET", "requirepass", "secret")
     with headgate.connect() as client:
         assert who(client) == places[1].host
 
@@ -412,12 +267,6 @@ def test_an_end_does_not_wait_for_the_resolver(names, places, make_named):
     headgate = make_named()
     headgate.terminate()
     assert headgate.process.returncode == 0
-
-
-def test_checking_a_file_needs_no_resolver(tmp_path):
-    path = tmp_path / "headgate.ini"
-    path.write_text("[headgate]\nupstream = no-such-name.invalid:6379\n")
-    assert run_headgate("-t", "-c", path).returncode == 0
 
 
 # ---- the server for statistics ----

@@ -29,9 +29,9 @@ def says(headgate, text, count=1):
 
 
 @pytest.mark.parametrize(
-    "right, why", (("-eval", "'eval'"), ("-evalsha", "'evalsha'"), ("-time", "can't run this command"))
+    "needs, right, why",
+    (("lease:a", "-eval", "'eval'"), ("limit:a", "-evalsha", "'evalsha'"), ("latency", "-time", "can't run this command")),
 )
-@pytest.mark.parametrize("needs", NEEDS)
 def test_a_user_who_may_run_no_scripts(redis, make_headgate, needs, right, why):
     allow(redis, right)
     headgate = start(make_headgate, redis, NEEDS[needs])
@@ -43,14 +43,6 @@ def test_a_user_who_may_run_no_scripts(redis, make_headgate, needs, right, why):
     redis.restart()
     allow(redis, right)
     wait_for(says(headgate, warning, 2), 30, "it to be said again")
-
-
-def test_it_is_said_once_by_all_workers(redis, make_headgate):
-    allow(redis, "-eval")
-    headgate = start(make_headgate, redis, NEEDS["lease:a"], threads=4)
-    wait_for(says(headgate, WARNING), what="the warning")
-    wait_for(lambda: headgate.serves(), what="a client to be served")
-    assert headgate.log().count("scripts do not work") == 1
 
 
 def test_nobody_needs_them(redis, make_headgate):
@@ -93,11 +85,3 @@ def test_a_password_that_headgate_does_not_have(make_redis, make_headgate):
     wait_for(lambda: int(stats(headgate, "upstream")["lanes_shared"]) == 1, 30, "it to be open")
     assert client("CONFIG", "SET", "requirepass", "other") == OK
     wait_for(says(headgate, "scripts do not work on this Redis: Redis wants a password", 2), 30, "it to be said again")
-
-
-def test_statistics_elsewhere_need_none_here(redis, make_redis, make_headgate):
-    allow(redis, "-eval", "-evalsha")
-    rules = f"[latency]\nenabled = on\nupstream = {make_redis().url}\n"
-    headgate = start(make_headgate, redis, rules)
-    wait_for(says(headgate, "info  worker: scripts do not work on this Redis: NOPERM"), what="it to be told")
-    assert "warning worker" not in headgate.log()

@@ -6,7 +6,7 @@ import pytest
 
 from harness.admin import stats
 from harness.counting import Counting
-from harness.resp import OK, Closed, Error, encode, wait_for
+from harness.resp import OK, Closed, encode, wait_for
 from harness.sentinel import Announcements, Group
 
 
@@ -64,9 +64,8 @@ def assert_nobody_went_back(clients):
 # ---- failovers ----
 
 
-@pytest.mark.parametrize("threads", (1, 4))
-def test_finds_the_master_and_follows_it(group, make_headgate, pool, threads):
-    headgate = make_headgate(group.url, pool=pool, threads=threads)
+def test_finds_the_master_and_follows_it(group, make_headgate, pool):
+    headgate = make_headgate(group.url, pool=pool, threads=4)
     await_server(headgate, group.master())
     idle = [headgate.connect() for _ in range(6)]
     assert all(client("SET", f"k{number}", number) == OK for number, client in enumerate(idle))
@@ -104,10 +103,9 @@ def test_who_is_held_meanwhile_does_not_notice(group, make_headgate, pool):
     assert [client.read() for client in clients] == [[b"port", str(after.port).encode()]] * 6
 
 
-@pytest.mark.parametrize("threads", (1, 4))
-def test_many_failovers_under_load(group, make_headgate, count, pool, threads):
+def test_many_failovers_under_load(group, make_headgate, count, pool):
     """However often: nothing is done twice, and nobody is answered by a server that was left."""
-    headgate = make_headgate(group.url, pool=pool, threads=threads)
+    headgate = make_headgate(group.url, pool=pool, threads=4)
     await_server(headgate, group.master())
     clients = count(headgate)
     for number in range(2):
@@ -150,27 +148,14 @@ def test_a_master_that_hangs_and_comes_back(group, make_headgate, count, pool):
     assert_nobody_went_back(clients)
 
 
-def test_a_master_that_sleeps(group, make_headgate, count):
-    headgate = make_headgate(group.url)
-    before = group.master()
-    await_server(headgate, before)
-    clients = count(headgate)
-    with before.connect() as direct:
-        direct.request("DEBUG", "SLEEP", "6")
-        await_others(clients)
-        assert direct.read() == OK
-    group.await_agreement()
-    assert_nobody_went_back(clients)
-
-
 # Seconds. What is promised is 0.2; here is a machine that has other things to do, and may stand still for some.
 GAP = 10.0
 
 
 @pytest.mark.parametrize("end", ("kill", "failover"))
-def test_the_gap(group, make_headgate, count, pool, end):
+def test_the_gap(group, make_headgate, count, end):
     """How long after the first announcement a client is served by the new master."""
-    headgate = make_headgate(group.url, pool=pool)
+    headgate = make_headgate(group.url)
     before = group.master()
     await_server(headgate, before)
     clients = count(headgate)
@@ -183,7 +168,7 @@ def test_the_gap(group, make_headgate, count, pool, end):
         await_others(clients)
         announced = announcements.first(group.server_of(clients[0].servers[1]))
         gaps = [client.first_at[1] - announced for client in clients]
-        print(f"{end}, pool = {pool}: {min(gaps) * 1000:.0f} to {max(gaps) * 1000:.0f} ms after the announcement")
+        print(f"{end}: {min(gaps) * 1000:.0f} to {max(gaps) * 1000:.0f} ms after the announcement")
         assert max(gaps) < GAP
     finally:
         announcements.close()
@@ -279,17 +264,3 @@ def test_starts_while_nothing_is_up(make_headgate):
             assert client("GET", "k") == b"v"
     finally:
         group.discard()
-
-
-def test_says_why_there_is_no_master(make_headgate):
-    headgate = make_headgate("sentinel://127.0.0.1:1,127.0.0.1:2/mymaster", upstream_wait="200ms")
-    with headgate.connect() as client:
-        wait_for(
-            lambda: client("GET", "k")
-            == Error(
-                b"ERR headgate: no connection to Redis at sentinel://127.0.0.1:1,127.0.0.1:2/mymaster: "
-                b"no sentinel answers"
-            ),
-            30,
-            "the reason",
-        )

@@ -131,19 +131,6 @@ def test_a_liar_alone_does_not_take_a_master_that_is_well_away(sentinels, server
     await_who(headgate, 1)
 
 
-def test_most_of_them_are_followed(sentinels, servers, make_headgate):
-    headgate = make_headgate(url_of(sentinels), sentinel_check="1h")
-    assert who(headgate) == b"0"
-    with headgate.connect() as idle, headgate.connect() as subscriber:
-        assert idle("GET", "who") == b"0"
-        subscriber("SUBSCRIBE", "news")
-        for sentinel in sentinels[:2]:
-            sentinel.switches_to(servers[1])
-        wait_for(lambda: idle("GET", "who") == b"1", 30, "the other server")
-        subscriber.read_to_end()
-    assert stats(headgate, "topology")["topology_changes_total"] == "1"
-
-
 def test_another_that_cannot_be_reached(sentinels, servers, make_headgate):
     """The one of before is left all the same: what is written there is lost."""
     headgate = make_headgate(url_of(sentinels), upstream_wait="100ms", **OFTEN)
@@ -161,19 +148,6 @@ def test_another_that_cannot_be_reached(sentinels, servers, make_headgate):
     assert headgate.log().count("by the word of the sentinels") == 1
 
 
-def test_a_sentinel_that_says_something_else_each_time(sentinels, servers, make_headgate):
-    """As fast as it can: nobody notices, and the log stays short."""
-    headgate = make_headgate(url_of(sentinels), **OFTEN)
-    assert who(headgate) == b"0"
-    for number in range(2000):
-        sentinels[0].announce("+switch-master", f"{NAME} 127.0.0.1 1 10.0.0.{number % 200} 6379")
-    sentinels[0].announce("+switch-master", NAME + " 127.0.0.1" * 300)
-    sentinels[0].announce("+switch-master", "another 127.0.0.1 1 %s %s" % place_of(servers[1]))
-    await_asked(sentinels)
-    assert who(headgate) == b"0"
-    assert headgate.log().count("says that the master") < 30
-
-
 def test_they_disagree(make_sentinel, servers, make_headgate):
     sentinels = [make_sentinel(server) for server in servers]
     headgate = make_headgate(url_of(sentinels), upstream_wait="100ms", **OFTEN)
@@ -186,9 +160,8 @@ def test_they_disagree(make_sentinel, servers, make_headgate):
     assert headgate.log().count("do not agree where the master") == 2
 
 
-@pytest.mark.parametrize("answer", (NOBODY, b"-IDONTKNOW\r\n", b"-ERR No such master with that name\r\n"))
-def test_no_such_master(sentinels, servers, make_headgate, answer):
-    for sentinel in sentinels:
+def test_no_such_master(sentinels, servers, make_headgate):
+    for sentinel, answer in zip(sentinels, (NOBODY, b"-IDONTKNOW\r\n", b"-ERR No such master with that name\r\n")):
         sentinel.answer = answer
     headgate = make_headgate(url_of(sentinels), upstream_wait="100ms", **OFTEN)
     await_error(headgate, b"the sentinels know no master of that name")
@@ -198,34 +171,36 @@ def test_no_such_master(sentinels, servers, make_headgate, answer):
     await_who(headgate, 0)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    (
-        b"*2\r\n$0\r\n\r\n$4\r\n6379\r\n",
-        b"*2\r\n$9\r\n127.0.0.1\r\n$1\r\n0\r\n",
-        b"*2\r\n$9\r\n127.0.0.1\r\n$5\r\n65536\r\n",
-        b"*2\r\n$9\r\n127.0\n0.1\r\n$4\r\n6379\r\n",
-        b"*2\r\n$9\r\n127.0.0.1\r\n$6\r\n006379\r\n",
-        b"*2\r\n$300\r\n" + b"a" * 300 + b"\r\n$4\r\n6379\r\n",
-        b"*2147483647\r\n",
-        b"*3\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\n1\r\n",
-        b"$1048576\r\n" + b"x" * (1 << 20) + b"\r\n",
-        b"*1\r\n" * 40 + b"$1\r\n1\r\n",
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"-NOAUTH Authentication required.\r\n",
-        b"-ERR unknown command 'SENTINEL'\r\n",
-        b":1\r\n",
-    ),
+NONSENSE = (
+    b"*2\r\n$0\r\n\r\n$4\r\n6379\r\n",
+    b"*2\r\n$9\r\n127.0.0.1\r\n$1\r\n0\r\n",
+    b"*2\r\n$9\r\n127.0.0.1\r\n$5\r\n65536\r\n",
+    b"*2\r\n$9\r\n127.0\n0.1\r\n$4\r\n6379\r\n",
+    b"*2\r\n$9\r\n127.0.0.1\r\n$6\r\n006379\r\n",
+    b"*2\r\n$300\r\n" + b"a" * 300 + b"\r\n$4\r\n6379\r\n",
+    b"*2147483647\r\n",
+    b"*3\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\n1\r\n",
+    b"$1048576\r\n" + b"x" * (1 << 20) + b"\r\n",
+    b"*1\r\n" * 40 + b"$1\r\n1\r\n",
+    b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    b"-NOAUTH Authentication required.\r\n",
+    b"-ERR unknown command 'SENTINEL'\r\n",
+    b":1\r\n",
 )
-def test_nonsense(sentinels, make_headgate, answer):
+
+
+def test_nonsense(sentinels, make_headgate):
     """One that answers so has no say; and it is said once."""
-    sentinels[0].answer = answer
     headgate = make_headgate(url_of(sentinels), **HASTY)
     assert who(headgate) == b"0"
-    wait_for(lambda: sentinels[0].asked >= 2, 30, "it to be asked again")
-    assert nodes(headgate, "sentinel")[0]["state"] == "down"
-    assert headgate.log().count(f"sentinel 127.0.0.1:{sentinels[0].port} does not answer") == 1
-    assert who(headgate) == b"0"
+    for number, answer in enumerate(NONSENSE, 1):
+        sentinels[0].answer = answer
+        wait_for(lambda: nodes(headgate, "sentinel")[0]["state"] == "down", 30, f"it to have no say: {answer[:50]}")
+        await_asked(sentinels[:1])
+        assert headgate.log().count(f"sentinel 127.0.0.1:{sentinels[0].port} does not answer") == number, answer[:50]
+        assert who(headgate) == b"0"
+        sentinels[0].answer = None
+        wait_for(lambda: nodes(headgate, "sentinel")[0]["state"] == "up", 30, "it to be heard again")
 
 
 def test_one_that_hangs_and_one_that_is_away(sentinels, servers, make_headgate):
@@ -307,103 +282,3 @@ def test_a_server_that_leads_to_headgate(sentinels, make_headgate):
     headgate.start()
     await_error(headgate, b"the server that the sentinels name does not answer")
     assert "it leads to Headgate itself" in headgate.log()
-
-
-def test_a_name_in_place_of_a_number(sentinels, servers, make_headgate):
-    """As sentinels with announce-hostnames say it."""
-    for sentinel in sentinels:
-        sentinel.place = ("localhost", place_of(servers[0])[1])
-    headgate = make_headgate(url_of(sentinels), **OFTEN)
-    await_who(headgate, 0)
-    assert nodes(headgate, "master")[0]["address"] == "localhost:%d" % place_of(servers[0])[1]
-
-
-def test_ipv6(sentinels, make_redis, make_headgate):
-    server = make_redis(host="::1")
-    with server.connect() as direct:
-        direct("SET", "who", 6)
-    for sentinel in sentinels:
-        sentinel.says(server)
-    headgate = make_headgate(url_of(sentinels), **OFTEN)
-    await_who(headgate, 6)
-    assert nodes(headgate, "master")[0]["address"] == "[::1]:%d" % place_of(server)[1]
-
-
-def test_a_name_that_nobody_knows(sentinels, make_headgate):
-    for sentinel in sentinels:
-        sentinel.place = ("nowhere.invalid", 6379)
-    headgate = make_headgate(url_of(sentinels), upstream_wait="100ms", **OFTEN)
-    await_error(headgate, b"the server that the sentinels name does not answer")
-
-
-# ---- rights ----
-
-
-def test_a_user_without_role(sentinels, servers, make_headgate):
-    with servers[0].connect() as direct:
-        assert direct("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-role", "-@admin") == OK
-    headgate = make_headgate(
-        url_of(sentinels), upstream_user="app", upstream_password="pw", upstream_wait="100ms", **OFTEN
-    )
-    await_who(headgate, 0)
-    with servers[0].connect() as direct:
-        assert direct("REPLICAOF", "127.0.0.1", 1) == OK
-    await_error(headgate, b"is no master")
-
-
-def test_clients_that_bring_their_own_password(sentinels, servers, make_headgate):
-    """Nobody can look then: the sentinels are believed, and that is said."""
-    with servers[0].connect() as direct:
-        assert direct("CONFIG", "SET", "requirepass", "pw") == OK
-    headgate = make_headgate(url_of(sentinels), **OFTEN)
-    with headgate.connect() as client:
-        assert client("GET", "who").startswith(b"NOAUTH")
-        assert client("AUTH", "pw") == OK
-        assert client("GET", "who") == b"0"
-    await_asked(sentinels)
-    assert headgate.log().count("believed without a look") == 1
-    assert nodes(headgate, "master")[0]["state"] == "unsaid"
-
-
-def test_sentinels_with_a_password(sentinels, make_headgate):
-    seen = []
-
-    def login(_lane, arguments):
-        seen.append(arguments)
-        return b"+OK\r\n" if arguments[-1] == b"watched" else b"-WRONGPASS invalid password\r\n"
-
-    for sentinel in sentinels:
-        sentinel.answers["AUTH"] = login
-    headgate = make_headgate(
-        url_of(sentinels), sentinel_user="eye", sentinel_password="wrong", upstream_wait="100ms", **OFTEN
-    )
-    await_error(headgate, b"no sentinel answers")
-    assert "it does not take the password" in headgate.log() and "wrong\n" not in headgate.log()
-    headgate.write_config(sentinel_password="watched")
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-    await_who(headgate, 0)
-    assert seen[-1] == [b"AUTH", b"eye", b"watched"]
-
-
-# ---- NODES ----
-
-
-def test_nodes(sentinels, servers, make_headgate):
-    headgate = make_headgate(url_of(sentinels), **OFTEN)
-    assert who(headgate) == b"0"
-    sentinels[2].says(None)
-    wait_for(lambda: nodes(headgate, "sentinel")[2]["state"] == "knows-no-master", 30, "its word")
-    master = "127.0.0.1:%d" % place_of(servers[0])[1]
-    (node,) = nodes(headgate, "master")
-    assert (node["address"], node["state"], node["says"]) == (master, "up", "")
-    assert int(node["lanes"]) >= 1 and int(node["since"]) >= 0
-    assert [node["says"] for node in nodes(headgate, "sentinel")] == [master, master, ""]
-    assert stats(headgate, "topology")["sentinels_up"] == "2"
-
-
-def test_nodes_without_a_topology(redis, make_headgate):
-    headgate = make_headgate(redis)
-    wait_for(lambda: nodes(headgate)[0]["state"] == "up", 30, "Redis to be reached")
-    (node,) = nodes(headgate)
-    assert (node["role"], node["address"], node["state"]) == ("server", headgate.options["upstream"], "up")

@@ -1,13 +1,11 @@
 """[server:NAME]: what is wrong with a file that has several, by headgate -t."""
 
-import pytest
 
 from harness.servers import run_headgate
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [
+def test_a_faulty_file(tmp_path):
+    for text, said in [
         ("[server:a]\nlisten = h:1\n", "[server:a] upstream =: is missing"),
         ("[server:a]\nupstream = h:1\n", "[server:a] listen =: is missing"),
         ("[server:default]\n", "has this name"),
@@ -60,15 +58,13 @@ from harness.servers import run_headgate
             "".join(f"[server:s{n}]\nlisten = h:{n + 1}\nupstream = h:{n + 1000}\n" for n in range(65)),
             "[server:s64]: is one server too many; expected at most 64",
         ),
-    ],
-)  # fmt: skip
-def test_a_faulty_file(tmp_path, text, said):
-    path = tmp_path / "h.ini"
-    path.write_text(text)
-    result = run_headgate("-t", "-c", path)
-    assert result.returncode == 1
-    assert said in result.stderr
-    assert "s3cret" not in result.stderr
+    ]:
+        path = tmp_path / "h.ini"
+        path.write_text(text)
+        result = run_headgate("-t", "-c", path)
+        assert result.returncode == 1, text
+        assert said in result.stderr, text
+        assert "s3cret" not in result.stderr, text
 
 
 def test_what_two_rules_are_to_each_other_goes_by_server(tmp_path):

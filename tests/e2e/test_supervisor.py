@@ -1,9 +1,7 @@
 """What the service manager hears, the file with the process' number, and the signal that opens the log anew."""
 
-import os
 import re
 import signal
-import socket
 import time
 
 import pytest
@@ -42,18 +40,10 @@ def test_it_is_told_when_clients_are_served(redis, make_headgate, tmp_path, abst
     manager.socket.close()
 
 
-@pytest.mark.parametrize("name", ["", "relative", "/", "@", "/" + "x" * 200, "/nowhere/at/all"])
-def test_a_name_that_is_of_no_use_changes_nothing(redis, make_headgate, name):
-    headgate = start(make_headgate, redis, {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "many"})
-    assert headgate.connect()("PING") == PONG
-
-
-def test_the_status_has_the_clients(redis, make_headgate, manager):
-    headgate = start(make_headgate, redis, manager.environment())
-    clients = [headgate.connect() for _ in range(3)]
-    assert [client("PING") for client in clients] == [PONG] * 3
-    status = "3 clients; Redis can be reached"
-    wait_for(lambda: status in [message.get("STATUS") for message in manager.take()], what=status, seconds=60)
+def test_a_name_that_is_of_no_use_changes_nothing(redis, make_headgate):
+    for name in ["", "relative", "/", "@", "/" + "x" * 200, "/nowhere/at/all"]:
+        headgate = start(make_headgate, redis, {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "many"})
+        assert headgate.connect()("PING") == PONG, name
 
 
 def test_a_reload_is_told_with_its_time(redis, make_headgate, manager):
@@ -66,18 +56,7 @@ def test_a_reload_is_told_with_its_time(redis, make_headgate, manager):
     assert before <= int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
 
 
-def test_a_reload_that_fails_is_over_too(redis, make_headgate, manager):
-    headgate = start(make_headgate, redis, manager.environment())
-    headgate.write_config(max_clients="many")
-    manager.await_states("READY")
-    keep_busy(manager.name)
-    with headgate.admin() as admin:
-        assert b"max_clients = many" in bytes(admin("RELOAD"))
-    wait_for(lambda: manager.count("READY") == 2, what="READY", seconds=30)
-    assert manager.count("RELOADING") == 1
-
-
-@pytest.mark.parametrize("way", ["signal", "verb", "at once"])
+@pytest.mark.parametrize("way", ["signal", "at once"])
 def test_the_end_is_told(redis, make_headgate, manager, way):
     headgate = start(make_headgate, redis, manager.environment(), drain_timeout="70s")
     manager.await_states("READY")
@@ -85,7 +64,7 @@ def test_the_end_is_told(redis, make_headgate, manager, way):
         headgate.signal(signal.SIGTERM)
     else:
         with headgate.admin() as admin:
-            assert admin("SHUTDOWN", *(["NOW"] if way == "at once" else [])) == OK
+            assert admin("SHUTDOWN", "NOW") == OK
     headgate.process.wait(timeout=30)
     assert manager.states() == ["READY", "STOPPING"]
     if way != "at once":
@@ -93,18 +72,7 @@ def test_the_end_is_told(redis, make_headgate, manager, way):
         assert int(stopping["EXTEND_TIMEOUT_USEC"]) >= 70_000_000
 
 
-def test_the_manager_hears_that_it_is_alive(redis, make_headgate, manager):
-    start(make_headgate, redis, manager.environment(WATCHDOG_USEC="1000000"), threads=4)
-    wait_for(lambda: manager.count("WATCHDOG") >= 3, what="signs of life", seconds=30)
-
-
-def test_the_watchdog_of_another_process_is_none(redis, make_headgate, manager):
-    start(make_headgate, redis, manager.environment(WATCHDOG_USEC="100000", WATCHDOG_PID="1"))
-    manager.await_states("READY")
-    time.sleep(1)
-    assert manager.count("WATCHDOG") == 0
-
-
+@pytest.mark.real  # One thread that is stopped from outside would keep the baton.
 def test_a_worker_that_hangs_is_told_by_silence(redis, make_headgate, manager):
     """One thread of the process is stopped; all others go on."""
     headgate = start(make_headgate, redis, manager.environment(WATCHDOG_USEC="400000"), threads=2)
@@ -135,13 +103,6 @@ def test_the_number_is_there_while_it_serves(redis, make_headgate, manager, tmp_
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["notify"]
 
 
-def test_a_number_that_was_left_behind_is_replaced(redis, make_headgate, tmp_path):
-    path = tmp_path / "headgate.pid"
-    path.write_text("1\n")
-    headgate = start(make_headgate, redis, {}, pid_file=path)
-    wait_for(lambda: path.read_text() == f"{headgate.process.pid}\n", what="the number", seconds=30)
-
-
 def test_links_are_replaced_and_not_followed(redis, make_headgate, tmp_path):
     path, victim = tmp_path / "headgate.pid", tmp_path / "victim"
     victim.write_text("precious")
@@ -153,15 +114,6 @@ def test_links_are_replaced_and_not_followed(redis, make_headgate, tmp_path):
     path.symlink_to(victim)
     headgate.terminate()
     assert path.is_symlink() and victim.read_text() == "precious", "what others have put there stays"
-
-
-def test_a_file_that_cannot_be_written_ends_nothing(redis, make_headgate, tmp_path):
-    path = tmp_path / "headgate.pid"
-    path.mkdir()
-    headgate = start(make_headgate, redis, {}, pid_file=path)
-    headgate.await_log("cannot write pid_file")
-    assert headgate.connect()("PING") == PONG
-    assert [entry.name for entry in tmp_path.iterdir()] == ["headgate.pid"]
 
 
 def test_who_takes_over_has_the_file(redis, make_headgate, tmp_path):

@@ -3,7 +3,6 @@
 
 import collections
 import datetime
-import subprocess
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID as Use
@@ -12,9 +11,9 @@ from harness import tls
 from harness.admin import stats
 from harness.calendar import Calendar
 from harness.certificates import HERE, Authority, certificates, load
-from harness.resp import OK, PONG, Closed, Error, wait_for
+from harness.resp import OK, Closed, Error, wait_for
 from harness.servers import run_headgate
-from harness.tls import client_context, is_refused
+from harness.tls import client_context
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 # Seconds from now: where certificates of a test begin or end, and where the calendar is set to then. Redis' tickets last 300.
@@ -185,19 +184,3 @@ def test_what_the_check_says(redis, make_headgate, tmp_path, option, content, wo
         file.chmod(0o644)
     headgate.write_config(**{option: file if content else "none"})
     assert words in run_headgate("-t", "-c", headgate.config_path).stderr
-
-
-def test_a_directory_of_authorities(redis, make_headgate, tmp_path):
-    """A file in it is overwritten in place: another root of the same name."""
-    other = Authority("Headgate test root")
-    new = certificates().issue("of-another-root", (), "app", other, Use.CLIENT_AUTH)
-    digest = subprocess.run(["openssl", "x509", "-hash", "-noout", "-in", certificates().ca], capture_output=True, check=True).stdout
-    file = tmp_path / f"{digest.decode().strip()}.0"
-    file.write_bytes(certificates().root.pem())
-    headgate = tls.start_with_tls(make_headgate, redis, tls_ca=tmp_path, client_certificates="required")
-    assert headgate.connect(client_context(certificates().client))("PING") == PONG
-    assert is_refused(lambda: headgate.connect(client_context(new)))
-    file.write_bytes(other.pem())
-    wait_for(lambda: not is_refused(lambda: headgate.connect(client_context(new))), what="the other root to be trusted")
-    assert is_refused(lambda: headgate.connect(client_context(certificates().client)))
-    headgate.await_log("its certificate is not good: certificate signature failure")

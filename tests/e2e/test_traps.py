@@ -2,8 +2,6 @@
 
 import socket
 
-import pytest
-
 from harness.resp import OK, Client, Error, wait_for
 from harness.rules import launch
 from harness.servers import free_port, run_headgate
@@ -20,25 +18,25 @@ def check(tmp_path, text):
 def assert_refused(tmp_path, text, *words):
     """A check and a start say the same, and name the option and what is to be done."""
     result = check(tmp_path, text)
-    assert result.returncode == 1, result.stdout + result.stderr
-    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.returncode == 1, (text, result.stdout + result.stderr)
+    assert len(result.stderr.splitlines()) == 1, (text, result.stderr)
     for word in words:
-        assert word in result.stderr
+        assert word in result.stderr, text
     started = run_headgate("-c", tmp_path / "headgate.ini")
-    assert (started.returncode, started.stderr) == (1, result.stderr)
+    assert (started.returncode, started.stderr) == (1, result.stderr), text
 
 
 def assert_warned(tmp_path, text, *words):
     result = check(tmp_path, text)
-    assert result.returncode == 0, result.stderr
-    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.returncode == 0, (text, result.stderr)
+    assert len(result.stderr.splitlines()) == 1, (text, result.stderr)
     for word in ("warning: ", *words):
-        assert word in result.stderr
+        assert word in result.stderr, text
 
 
 def assert_sound(tmp_path, text):
     result = check(tmp_path, text)
-    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    assert (result.returncode, result.stderr) == (0, ""), (text, result.stderr)
 
 
 def headgate(**options):
@@ -52,22 +50,12 @@ def is_denied(reply):
     return isinstance(reply, Error) and reply.startswith(b"DENIED ")
 
 
-@pytest.mark.parametrize("keys", ("secret:*, *:pin", "secret:*,*:pin", "secret:* *:pin"))
-def test_keys_with_commas_are_kept_from_clients(make_shared, keys):
-    client = make_shared(f"[deny:secret]\nkeys = {keys}\n").connect()
-    for key in ("secret:a", "a:pin", "secret:,"):
-        assert is_denied(client("GET", key)), key
-    assert client("GET", "a") is None
-    assert client("GET", ",") is None
-
-
-def test_a_comma_that_is_part_of_a_key(make_shared):
-    client = make_shared("[deny:secret]\nkeys = a\\,b\n").connect()
-    assert is_denied(client("GET", "a,b"))
-    assert client("GET", "a") is None
-
-
-def test_commands_and_clients_with_commas(make_shared):
+def test_lists_with_commas(make_shared):
+    for keys in ("secret:*, *:pin", "secret:*,*:pin", "secret:* *:pin"):
+        client = make_shared(f"[deny:secret]\nkeys = {keys} a\\,b\n").connect()
+        for key in ("secret:a", "a:pin", "secret:,", "a,b"):
+            assert is_denied(client("GET", key)), (keys, key)
+        assert client("GET", "a") is None and client("GET", ",") is None, keys
     client = make_shared("[deny:x]\ncommands = get, set,config|get\nexcept = name:a, name:b\n").connect()
     for command in (("GET", "k"), ("SET", "k", "v"), ("CONFIG", "GET", "port")):
         assert is_denied(client(*command)), command
@@ -76,76 +64,61 @@ def test_commands_and_clients_with_commas(make_shared):
         assert client("SET", "k", "v") == OK
 
 
-@pytest.mark.parametrize("keys", ("'secret:*'", "{a,b}:*", "secret:*,", "a,,b", ",", "a[]", "secret:*; *:pin", "secret:*;*:pin", "secret:*|*:pin"))
-@pytest.mark.parametrize("section", ("[deny:x]", "[lease:x]", "[latency]\nenabled = on\n[latency:x]"))
-def test_keys_that_would_match_nothing(tmp_path, section, keys):
-    assert_refused(tmp_path, f"{section}\nkeys = {keys}\n", "keys = ", "; expected globs")
+LIMIT = "[limit:x]\nlimit = 5\nwindow = 1s\n"
+MEASURED = "[latency]\nenabled = on\n"
 
 
-@pytest.mark.parametrize("commands", ("config|sett", "get|k", "get, !get", "@read, !@read", "!get"))
-def test_commands_that_match_nothing(tmp_path, commands):
-    assert_refused(tmp_path, f"[deny:x]\ncommands = {commands}\n", "commands = ", "; expected command names")
-
-
-@pytest.mark.parametrize("keys", ("user|*|cart", "*|cart", "user|*|*", "secret:*\\|*:pin", "a\\;b", "[;|]*:x", "user|[a|b]*"))
-def test_keys_with_bars_and_semicolons_in_them(tmp_path, keys):
-    assert_sound(tmp_path, f"[deny:x]\nkeys = {keys}\n")
-
-
-@pytest.mark.parametrize("commands", ("exec discard", "exec", "@transaction !multi !watch !unwatch"))
-def test_commands_that_are_never_limited(tmp_path, commands):
-    text = f"[limit:x]\nlimit = 5\nwindow = 1s\ncommands = {commands}\n"
-    assert_refused(tmp_path, text, f"commands = {commands}", "EXEC and DISCARD")
-    assert_sound(tmp_path, text.replace("commands = ", "commands = get "))
-
-
-def test_a_section_that_is_misspelt(tmp_path):
-    assert_refused(tmp_path, "[latancy]\n", "[latancy]: unknown section; expected perhaps [latency")
-    assert_refused(tmp_path, "[limits:a]\n", "[limits:a]: unknown section; expected perhaps [limit:NAME]")
+def test_lists_that_mean_nothing(tmp_path):
+    keys = ("'secret:*'", "{a,b}:*", "secret:*,", "a,,b", ",", "a[]", "secret:*; *:pin", "secret:*;*:pin", "secret:*|*:pin")
+    for section, some in (("[deny:x]", keys), ("[lease:x]", keys[:2]), (f"{MEASURED}[latency:x]", keys[-2:])):
+        for one in some:
+            assert_refused(tmp_path, f"{section}\nkeys = {one}\n", "keys = ", "; expected globs")
+    for commands in ("config|sett", "get|k", "get, !get", "@read, !@read", "!get"):
+        assert_refused(tmp_path, f"[deny:x]\ncommands = {commands}\n", "commands = ", "; expected command names")
+    for one in ("user|*|cart", "*|cart", "user|*|*", "secret:*\\|*:pin", "a\\;b", "[;|]*:x", "user|[a|b]*"):
+        assert_sound(tmp_path, f"[deny:x]\nkeys = {one}\n")
+    for commands in ("exec discard", "exec", "@transaction !multi !watch !unwatch"):
+        assert_refused(tmp_path, f"{LIMIT}commands = {commands}\n", f"commands = {commands}", "EXEC and DISCARD")
+        assert_sound(tmp_path, f"{LIMIT}commands = get {commands}\n")
+    for wrong, right in (("latancy", "latency"), ("limits:a", "limit:NAME")):
+        assert_refused(tmp_path, f"[{wrong}]\n", f"[{wrong}]: unknown section; expected perhaps [{right}")
 
 
 # ---- what depends on something else ----
 
 
-@pytest.mark.parametrize("section", ("counters", "events"))
-@pytest.mark.parametrize("latency", ("", "[latency]\n", "[latency]\nenabled = no\n"))
-def test_logs_of_what_is_not_measured(tmp_path, section, latency):
-    text = f"{latency}[{section}]\nenabled = yes\n"
-    assert_refused(tmp_path, text, f"[{section}] enabled = on", "[latency] with enabled = on in the file")
-    assert_sound(tmp_path, f"[{section}]\nenabled = yes\n[latency]\nenabled = yes\n")
-    assert_sound(tmp_path, f"[{section}]\nenabled = no\n")
-
-
-def test_latency_rules_of_what_is_not_measured(tmp_path):
+def test_what_is_not_measured(tmp_path):
+    for section in ("counters", "events"):
+        for latency in ("", "[latency]\n", "[latency]\nenabled = no\n"):
+            words = (f"[{section}] enabled = on", "[latency] with enabled = on in the file")
+            assert_refused(tmp_path, f"{latency}[{section}]\nenabled = yes\n", *words)
+        assert_sound(tmp_path, f"[{section}]\nenabled = yes\n[latency]\nenabled = yes\n")
+        assert_sound(tmp_path, f"[{section}]\nenabled = no\n")
     assert_warned(tmp_path, "[latency:orders]\nkeys = order:*\n", ":1: [latency:orders]: does nothing", "enabled = on")
-    assert_sound(tmp_path, "[latency:orders]\nkeys = order:*\n[latency]\nenabled = on\n")
+    assert_sound(tmp_path, f"[latency:orders]\nkeys = order:*\n{MEASURED}")
 
 
-@pytest.mark.parametrize(
-    "section, all_options, options",
-    (
+def test_rules_that_never_apply(tmp_path):
+    for section, earlier, later in (
         ("deny", "keys = a*", "keys = a*"),
         ("deny", "max_bytes = 1mb", "commands = set\nmax_bytes = 2mb"),
+        ("deny", "keys = secret:*", "keys = secret:a, secret:b:*\ncommands = set"),
         ("lease", "keys = a*", "keys = a*\nkind = hash"),
         ("lease", "keys = lock:*", "keys = lock:job:*"),
         ("lease", "keys = x:? lock:*", "keys = lock:job:*, lock:[ab]?\\*, lock:x"),
-        ("deny", "keys = secret:*", "keys = secret:a, secret:b:*\ncommands = set"),
         ("latency", "commands = get", "commands = get"),
         ("latency", "", "keys = a*"),
         ("latency", "keys = a*", "keys = a:*"),
-    ),
-)
-def test_rules_that_never_apply(tmp_path, section, all_options, options):
-    latency = "[latency]\nenabled = on\n"
-    text = f"{latency}[{section}:a]\n{all_options}\n[{section}:b]\n{options}\n"
-    assert_warned(tmp_path, text, f"[{section}:b]: never applies: [{section}:a] before it takes all that it means")
-    assert_sound(tmp_path, f"{latency}[{section}:a]\nkeys = x*\n[{section}:b]\nkeys = y*\n")
+    ):
+        words = f"[{section}:b]: never applies: [{section}:a] before it takes all that it means"
+        assert_warned(tmp_path, f"{MEASURED}[{section}:a]\n{earlier}\n[{section}:b]\n{later}\n", words)
+    text = "[lease:a]\nkeys = lock:*\n[lease:b]\nkeys = job:* lock:job:*\n"
+    assert_warned(tmp_path, text, "[lease:b]: never applies to lock:job:*: [lease:a] before it takes these keys")
 
 
-@pytest.mark.parametrize("section", ("lease", "deny"))
-@pytest.mark.parametrize(
-    "earlier, later",
-    (
+def test_rules_behind_one_that_may_leave_them_something(tmp_path):
+    """What is not plain to see is not said."""
+    for earlier, later in (
         ("lock:job:*", "lock:*"),
         ("lock:?*", "lock:job:*"),
         ("lock:[a-z]*", "lock:job"),
@@ -153,53 +126,27 @@ def test_rules_that_never_apply(tmp_path, section, all_options, options):
         ("lock:job*", "lock:jo*"),
         ("lock:\\**", "lock:\\*x"),
         ("lock:job", "lock:job?"),
-    ),
-)
-def test_rules_behind_one_that_may_leave_them_something(tmp_path, section, earlier, later):
-    """What is not plain to see is not said."""
-    assert_sound(tmp_path, f"[{section}:a]\nkeys = {earlier}\n[{section}:b]\nkeys = {later}\n")
+    ):
+        assert_sound(tmp_path, f"[lease:a]\nkeys = {earlier}\n[lease:b]\nkeys = {later}\n")
+    for option in ("action = observe", "except = user:x"):
+        assert_sound(tmp_path, f"[deny:a]\nkeys = a*\n{option}\n[deny:b]\nkeys = a*\n")
 
 
-def test_leases_of_which_some_keys_are_another_rules(tmp_path):
-    text = "[lease:a]\nkeys = lock:*\n[lease:b]\nkeys = job:* lock:job:*\n"
-    assert_warned(tmp_path, text, "[lease:b]: never applies to lock:job:*: [lease:a] before it takes these keys")
-
-
-@pytest.mark.parametrize(
-    "rule",
-    (
-        "[lease:x]\n",
-        "[deny:x]\n",
-        "[limit:x]\nlimit = 1\nwindow = 1s\nper = user\n",
-        "[latency]\nenabled = on\n[latency:x]\n",
-    ),
-)
-def test_braces_that_stand_for_themselves(tmp_path, rule):
-    warning = ":x]: the braces of job:{*}:lock stand for themselves"
-    assert_warned(tmp_path, f"{rule}keys = a:*, job:{{*}}:lock\n", warning, "write * for any text")
+def test_braces_that_stand_for_themselves(tmp_path):
+    for rule in ("[lease:x]\n", "[deny:x]\n", f"{LIMIT}per = user\n", f"{MEASURED}[latency:x]\n"):
+        warning = ":x]: the braces of job:{*}:lock stand for themselves"
+        assert_warned(tmp_path, f"{rule}keys = a:*, job:{{*}}:lock\n", warning, "write * for any text")
     for keys in ("job:{7}:lock", "job:\\{*}:lock", "job:[{*}]x", "job:{[*]}"):
-        assert_sound(tmp_path, f"{rule}keys = {keys}\n")
-    assert_sound(tmp_path, "[limit:x]\nlimit = 1\nwindow = 1s\nper = key\nkeys = job:{*}:lock\n")
+        assert_sound(tmp_path, f"[deny:x]\nkeys = {keys}\n")
+    assert_sound(tmp_path, f"{LIMIT}per = key\nkeys = job:{{*}}:lock\n")
 
 
-def test_rules_that_only_observe_leave_something_to_others(tmp_path):
-    assert_sound(tmp_path, "[deny:a]\nkeys = a*\naction = observe\n[deny:b]\nkeys = a*\n")
-    assert_sound(tmp_path, "[deny:a]\nkeys = a*\nexcept = user:x\n[deny:b]\nkeys = a*\n")
-
-
-@pytest.mark.parametrize("rule", ("[deny:x]\nkeys = a*\n", "[limit:x]\nlimit = 1\nwindow = 1s\n"))
-@pytest.mark.parametrize("clients", ("user:*", "ip:10.0.0.1, name:*", "ip:0.0.0.0/0", "ip:::/0"))
-def test_rules_that_except_every_client(tmp_path, rule, clients):
-    assert_warned(tmp_path, f"{rule}except = {clients}\n", "[", "nothing: except = ", "is every client")
-
-
-def test_limits_with_options_of_another_scope(tmp_path):
-    rule = "[limit:x]\nlimit = 1\nwindow = 1s\n"
-    assert_warned(tmp_path, f"{rule}on_error = deny\n", "[limit:x]: on_error has no meaning without scope = global")
+def test_rules_with_options_that_do_nothing(tmp_path):
+    for rule in ("[deny:x]\nkeys = a*\n", LIMIT):
+        for clients in ("user:*", "ip:10.0.0.1, name:*", "ip:0.0.0.0/0", "ip:::/0"):
+            assert_warned(tmp_path, f"{rule}except = {clients}\n", "[", "nothing: except = ", "is every client")
+    assert_warned(tmp_path, f"{LIMIT}on_error = deny\n", "[limit:x]: on_error has no meaning without scope = global")
     assert_refused(tmp_path, "[limit:x]\nlimit = 0\nwindow = 1s\n", "limit = 0: is not set")
-
-
-def test_leases_on_everything(tmp_path):
     assert_warned(tmp_path, "[lease:x]\nkeys = *\n", "[lease:x]: watches every key")
     assert_warned(tmp_path, "[lease:x]\nkeys = lock:*\nmax_hold = 10s\n", "max_hold is shorter than ttl")
 
@@ -217,63 +164,39 @@ def own_address():
             return None
 
 
-def self_pairs():
-    pairs = [
-        ("127.0.0.1:6380", "localhost:6380"),
-        ("localhost:6380", "127.0.0.1:6380"),
-        ("127.0.0.1:6380", "LocalHost:6380"),
-        ("127.0.0.1:6380", "redis.localhost:6380"),
-        ("0.0.0.0:6380", "127.0.0.1:6380"),
-        ("0.0.0.0:6380", "127.9.9.9:6380"),
-        ("0.0.0.0:6380", "localhost:6380"),
-        ("0.0.0.0:6380", f"{socket.gethostname()}:6380"),
-        ("127.0.0.1:6380", "0.0.0.0:6380"),
-        ("127.0.0.1:6380", "[::ffff:127.0.0.1]:6380"),
-        ("[::1]:6380", "localhost:6380"),
-        ("[::]:6380", "[::1]:6380"),
-        ("[::1]:6380", "[::]:6380"),
-        ("127.0.0.1:1, 127.0.0.1:6380", "localhost:6380"),
-        ("127.0.0.1:6380", "localhost.:6380"),
-        ("localhost.:6380", "127.0.0.1:6380"),
-        ("127.0.0.1:6380", "redis.localhost.:6380"),
-        ("0.0.0.0:6380", f"{socket.gethostname()}.:6380"),
-        ("proxy.example:6380", "proxy.example.:6380"),
-        ("127.0.0.1:6380", "0x7f000001:6380"),
-        ("0x7f000001:6380", "127.0.0.1:6380"),
-    ]
-    if own_address() is not None:
-        pairs.append(("0.0.0.0:6380", f"{own_address()}:6380"))
-    return pairs
+SELVES = [
+    ("127.0.0.1:6380", "localhost:6380 LocalHost:6380 redis.localhost:6380 0.0.0.0:6380 [::ffff:127.0.0.1]:6380"),
+    ("127.0.0.1:6380", "localhost.:6380 redis.localhost.:6380 0x7f000001:6380"),
+    ("localhost:6380", "127.0.0.1:6380"),
+    ("localhost.:6380", "127.0.0.1:6380"),
+    ("0x7f000001:6380", "127.0.0.1:6380"),
+    ("0.0.0.0:6380", f"127.0.0.1:6380 127.9.9.9:6380 localhost:6380 {socket.gethostname()}:6380 {socket.gethostname()}.:6380"),
+    ("[::1]:6380", "localhost:6380 [::]:6380"),
+    ("[::]:6380", "[::1]:6380"),
+    ("127.0.0.1:1, 127.0.0.1:6380", "localhost:6380"),
+    ("proxy.example:6380", "proxy.example.:6380"),
+]
+OTHERS = [
+    ("127.0.0.1:6380", "localhost:6381 127.0.0.2:6380 [::1]:6380 0x7f000002:6380 notlocalhost.:6380"),
+    ("0.0.0.0:6380", "[::1]:6380 192.0.2.7:6380 redis.example:6380 redis.example.:6380"),
+    ("[::]:6380", "127.0.0.1:6380"),
+    ("unix:/nowhere/a.sock", "unix:/nowhere/b.sock"),
+]
 
 
-@pytest.mark.parametrize("listen, upstream", self_pairs())
-def test_an_upstream_that_is_headgate_itself(tmp_path, listen, upstream):
-    text = headgate(listen=listen, upstream=upstream)
-    assert_refused(tmp_path, text, " of listen and ", " of upstream", "expected the address of Redis upstream")
-    text = headgate(listen="127.0.0.1:1", admin=listen, admin_password="x", upstream=upstream)
-    assert check(tmp_path, text).returncode == 1
-    text = headgate(listen=listen) + f"[latency]\nenabled = on\nupstream = {upstream}\n"
-    assert_refused(tmp_path, text, "[latency] upstream = ", "is an address of Headgate itself")
-
-
-@pytest.mark.parametrize(
-    "listen, upstream",
-    (
-        ("127.0.0.1:6380", "localhost:6381"),
-        ("127.0.0.1:6380", "127.0.0.2:6380"),
-        ("127.0.0.1:6380", "[::1]:6380"),
-        ("0.0.0.0:6380", "[::1]:6380"),
-        ("[::]:6380", "127.0.0.1:6380"),
-        ("0.0.0.0:6380", "192.0.2.7:6380"),
-        ("0.0.0.0:6380", "redis.example:6380"),
-        ("0.0.0.0:6380", "redis.example.:6380"),
-        ("127.0.0.1:6380", "0x7f000002:6380"),
-        ("127.0.0.1:6380", "notlocalhost.:6380"),
-        ("unix:/nowhere/a.sock", "unix:/nowhere/b.sock"),
-    ),
-)
-def test_an_upstream_that_is_another(tmp_path, listen, upstream):
-    assert_sound(tmp_path, headgate(listen=listen, upstream=upstream))
+def test_an_upstream_that_is_headgate_itself(tmp_path):
+    own = [("0.0.0.0:6380", f"{own_address()}:6380")] if own_address() else []
+    for listen, upstreams in SELVES + own:
+        for upstream in upstreams.split():
+            text = headgate(listen=listen, upstream=upstream)
+            assert_refused(tmp_path, text, " of listen and ", " of upstream", "expected the address of Redis upstream")
+            text = headgate(listen="127.0.0.1:1", admin=listen, admin_password="x", upstream=upstream)
+            assert check(tmp_path, text).returncode == 1, text
+            text = headgate(listen=listen) + f"{MEASURED}upstream = {upstream}\n"
+            assert_refused(tmp_path, text, "[latency] upstream = ", "is an address of Headgate itself")
+    for listen, upstreams in OTHERS:
+        for upstream in upstreams.split():
+            assert_sound(tmp_path, headgate(listen=listen, upstream=upstream))
 
 
 def test_a_unix_socket_of_its_own_by_other_spellings(tmp_path):
@@ -291,38 +214,36 @@ def test_a_unix_socket_of_its_own_by_other_spellings(tmp_path):
     assert_sound(tmp_path, headgate(listen=own, upstream=f"unix:{tmp_path}/run/redis.sock"))
 
 
-@pytest.mark.parametrize("name", ("0x7f.1", "0x7f000001", "127.1", "0177.0.0.1", "2130706433", "localhost.", "LOCALHOST.", "0x0"))
-def test_what_a_check_refuses_a_start_refuses(tmp_path, name):
+def test_what_a_check_refuses_a_start_refuses(tmp_path):
     """Spellings of loopback that the system reads as such, and a name with the dot that says that it is whole. Some are
     no addresses to Headgate; those that are lead to itself."""
-    if not name.lower().startswith("localhost"):
-        assert socket.getaddrinfo(name, 1, type=socket.SOCK_STREAM)[0][4][0] in ("127.0.0.1", "0.0.0.0")
-    path = tmp_path / "headgate.ini"
-    for host in ("127.0.0.1", "0.0.0.0", "localhost", "localhost."):
-        port = free_port()
-        path.write_text(headgate(listen=f"{host}:{port}", admin="", upstream=f"{name}:{port}"))
-        check, start = run_headgate("-t", "-c", path), run_headgate("-c", path)
-        assert check.returncode == start.returncode == 1
-        assert f"{name}:{port}" in check.stderr and "; expected " in check.stderr
-        assert start.stderr == check.stderr
-
-
-def test_one_address_for_clients_and_operators(tmp_path):
-    for listen, admin in (("0.0.0.0:6380", "127.0.0.1:6380"), ("127.0.0.1:6380", "localhost:6380")):
-        text = headgate(listen=listen, admin=admin)
-        assert_refused(tmp_path, text, "are the same address; expected an address for each")
-    text = headgate(listen="127.0.0.1:6380", admin="0.0.0.0:6380", admin_password="x")
-    assert_refused(tmp_path, text, "are the same address; expected an address for each")
+    path, port = tmp_path / "headgate.ini", free_port()
+    for name in ("0x7f.1", "0x7f000001", "127.1", "0177.0.0.1", "2130706433", "localhost.", "LOCALHOST.", "0x0"):
+        for host in ("127.0.0.1", "0.0.0.0", "localhost", "localhost."):
+            path.write_text(headgate(listen=f"{host}:{port}", admin="", upstream=f"{name}:{port}"))
+            checked, started = run_headgate("-t", "-c", path), run_headgate("-c", path)
+            assert checked.returncode == started.returncode == 1, (name, host)
+            assert f"{name}:{port}" in checked.stderr and "; expected " in checked.stderr
+            assert started.stderr == checked.stderr
 
 
 # ---- who gets in ----
 
 
-@pytest.mark.parametrize("admin", ("0.0.0.0:6390", "[::]:6390", "10.1.2.3:6390", "127.0.0.1:1, ops.example:6390"))
-def test_an_admin_port_for_everybody(tmp_path, admin):
-    text = headgate(admin=admin)
-    assert_refused(tmp_path, text, "is open to other machines without a password; expected admin_password beside it")
-    assert_sound(tmp_path, headgate(admin=admin, admin_password="secret"))
+def test_an_admin_port_for_everybody(tmp_path):
+    for admin in ("0.0.0.0:6390", "[::]:6390", "10.1.2.3:6390", "127.0.0.1:1, ops.example:6390"):
+        words = "is open to other machines without a password; expected admin_password beside it"
+        assert_refused(tmp_path, headgate(admin=admin), words)
+        assert_sound(tmp_path, headgate(admin=admin, admin_password="secret"))
+    for admin in ("127.0.0.1:6390", "127.8.8.8:6390", "localhost:6390", "[::1]:6390", ""):
+        assert_sound(tmp_path, headgate(admin=admin))
+    for listen, admin in (("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "localhost"), ("127.0.0.1", "0.0.0.0")):
+        text = headgate(listen=f"{listen}:6380", admin=f"{admin}:6380", admin_password="x")
+        assert_refused(tmp_path, text, "are the same address; expected an address for each")
+    admin = f"unix:{tmp_path}/admin.sock"
+    assert_warned(tmp_path, headgate(admin=admin, unix_socket_mode="0777"), "[headgate]: unix_socket_mode lets every")
+    assert_sound(tmp_path, headgate(admin=admin, unix_socket_mode="0770"))
+    assert_sound(tmp_path, headgate(admin=admin, unix_socket_mode="0777", admin_password="x"))
 
 
 def test_a_reload_does_not_open_the_admin_port(redis, make_headgate):
@@ -335,18 +256,6 @@ def test_a_reload_does_not_open_the_admin_port(redis, make_headgate):
         assert admin("STATS").startswith(b"NOAUTH")
 
 
-@pytest.mark.parametrize("admin", ("127.0.0.1:6390", "127.8.8.8:6390", "localhost:6390", "[::1]:6390", ""))
-def test_an_admin_port_for_this_machine(tmp_path, admin):
-    assert_sound(tmp_path, headgate(admin=admin))
-
-
-def test_an_admin_socket_for_all_users(tmp_path):
-    admin = f"unix:{tmp_path}/admin.sock"
-    assert_warned(tmp_path, headgate(admin=admin, unix_socket_mode="0777"), "[headgate]: unix_socket_mode lets every")
-    assert_sound(tmp_path, headgate(admin=admin, unix_socket_mode="0770"))
-    assert_sound(tmp_path, headgate(admin=admin, unix_socket_mode="0777", admin_password="x"))
-
-
 def test_a_password_that_is_lent_to_everybody(tmp_path):
     text = headgate(listen="0.0.0.0:6380", upstream_password="secret")
     assert_warned(tmp_path, text, "other machines that reach 0.0.0.0:6380 are served without a password")
@@ -354,55 +263,34 @@ def test_a_password_that_is_lent_to_everybody(tmp_path):
     assert_sound(tmp_path, headgate(listen="127.0.0.1:6380", upstream_password="secret"))
 
 
-# ---- files ----
+# ---- words ----
 
 
-@pytest.mark.parametrize("word", ("stderr", "STDOUT", "-", "SysLog", "none"))
-def test_a_log_file_that_is_a_word(tmp_path, word):
-    assert_refused(tmp_path, headgate(log_file=word), f"log_file = {word}: would be a file of that name")
-
-
-@pytest.mark.parametrize("path", ("/dev/stderr", "./stderr", "headgate.log", ""))
-def test_a_log_file_that_is_a_file(tmp_path, path):
-    assert_sound(tmp_path, headgate(log_file=path))
-
-
-# ---- words for on and off ----
-
-
-@pytest.mark.parametrize("word", ("yes", "Yes", "on", "ON", "true", "True", "1"))
-def test_words_for_on(make_shared, word):
-    shown = make_shared(f"[latency]\nenabled = {word}\nhotkeys = NO\n").admin()("CONFIG")
-    assert b"\n[latency]\nenabled = on\n" in shown
-    assert b"\nhotkeys = off\n" in shown
+def test_a_log_file_that_is_a_word(tmp_path):
+    for word in ("stderr", "STDOUT", "-", "SysLog", "none"):
+        assert_refused(tmp_path, headgate(log_file=word), f"log_file = {word}: would be a file of that name")
+    for path in ("/dev/stderr", "./stderr", "headgate.log", ""):
+        assert_sound(tmp_path, headgate(log_file=path))
 
 
 # ---- addresses that are the same for all ----
 
 ADDRESSES = {
-    "per": "[limit:a]\nlimit = 5\nwindow = 1s\nper = user+ip/24\n",
-    "except": "[limit:a]\nlimit = 5\nwindow = 1s\nexcept = name:a ip:127.0.0.1\n",
-    "except of deny": "[deny:a]\ncommands = @dangerous !info\nexcept = user:admin ip:127.0.0.1\n",
+    "per": f"{LIMIT}per = user+ip/24\n",
+    "except": f"{LIMIT}except = name:a ip:127.0.0.1\n",
+    "except of deny": "[deny:x]\ncommands = @dangerous !info\nexcept = user:admin ip:127.0.0.1\n",
 }
 
 
-@pytest.mark.parametrize("rule", ADDRESSES)
-@pytest.mark.parametrize("listen", ("127.0.0.1:6380", "[::1]:6380, localhost:6382", "unix:/tmp/h.sock, 127.1.2.3:1"))
-def test_a_rule_by_address_where_all_have_one(tmp_path, rule, listen):
-    section = "[deny:a]" if rule.endswith("deny") else "[limit:a]"
-    instead = "per = process and uid" if rule == "per" else "user:GLOB and name:GLOB"
-    text = headgate(listen=listen) + ADDRESSES[rule]
-    assert_warned(tmp_path, text, section, f"{rule.split()[0]} goes by addresses", instead)
-
-
-@pytest.mark.parametrize("rule", ADDRESSES)
-@pytest.mark.parametrize("listen", ("0.0.0.0:6380", "[::]:6380", "127.0.0.1:6380, 10.1.2.3:6380"))
-def test_a_rule_by_address_where_others_can_come(tmp_path, rule, listen):
-    assert_sound(tmp_path, headgate(listen=listen) + ADDRESSES[rule])
-
-
-def test_rules_that_do_not_go_by_address(tmp_path):
-    assert_sound(tmp_path, "[limit:a]\nlimit = 5\nwindow = 1s\nexcept = name:trip:*\n")
+def test_a_rule_by_address_where_all_have_one(tmp_path):
+    for rule, text in ADDRESSES.items():
+        instead = "per = process and uid" if rule == "per" else "user:GLOB and name:GLOB"
+        for listen in ("127.0.0.1:6380", "[::1]:6380, localhost:6382", "unix:/tmp/h.sock, 127.1.2.3:1"):
+            words = (text.split("\n")[0], f"{rule.split()[0]} goes by addresses", instead)
+            assert_warned(tmp_path, headgate(listen=listen) + text, *words)
+        for listen in ("0.0.0.0:6380", "[::]:6380", "127.0.0.1:6380, 10.1.2.3:6380"):
+            assert_sound(tmp_path, headgate(listen=listen) + text)
+    assert_sound(tmp_path, f"{LIMIT}except = name:trip:*\n")
 
 
 # ---- where warnings are seen ----

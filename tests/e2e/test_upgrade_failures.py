@@ -1,13 +1,11 @@
 """Upgrades that fail: the process that was there serves on as if nobody had asked."""
 
-import contextlib
 import os
 import re
 import signal
 import socket
 import subprocess
 
-import pytest
 
 from harness.admin import stats
 from harness.calendar import Calendar
@@ -28,27 +26,6 @@ def assert_goes_on(line, stayer):
     assert stayer("PING") == PONG and line.headgate.serves()
 
 
-def test_a_program_that_ends(make_line):
-    line = make_line()
-    stayer = line.headgate.connect()
-    line.install_script("exit 3")
-    result = line.order()
-    assert result.returncode == 1
-    assert "ended with status 3 before it served" in result.stderr
-    line.headgate.await_log("ended with status 3 before it served")
-    assert_goes_on(line, stayer)
-
-
-def test_a_program_that_is_not_there(make_line):
-    line = make_line()
-    stayer = line.headgate.connect()
-    line.install("/nowhere/at/all")
-    result = line.order()
-    assert result.returncode == 1
-    assert "No such file" in result.stderr
-    assert_goes_on(line, stayer)
-
-
 def test_a_program_that_hangs(make_line):
     line = make_line(upgrade_start_timeout="1s")
     stayer = line.headgate.connect()
@@ -63,7 +40,8 @@ def test_a_program_that_hangs(make_line):
 
 
 LAST_MOMENT = """
-import os, signal, socket, sys, time
+import ctypes, os, signal, socket, sys, time
+in_world = hasattr(ctypes.CDLL(None), "headgate_world")  # there it has stopped when kill() returns
 line = socket.socket(fileno=3)
 line.setblocking(True)
 def read_until(word):
@@ -76,7 +54,7 @@ line.send(b"READY\\n" + b"1" * read_until(b"PORTS"))
 read_until(b"STATE")
 # What follows is in time, and read when the time is over.
 os.kill(os.getppid(), signal.SIGSTOP)
-while "T (stopped)" not in open(f"/proc/{{os.getppid()}}/status").read():
+while not in_world and "T (stopped)" not in open(f"/proc/{{os.getppid()}}/status").read():
     pass
 for _ in range(5):
     line.send(b"FAULT\\nnot the last word")
@@ -105,19 +83,6 @@ def test_a_program_that_serves_at_the_last_moment(make_line, tmp_path):
             os.kill(child, signal.SIGKILL)
 
 
-def test_a_program_that_is_killed_half_way(make_line):
-    line = make_line(upgrade_start_timeout="60s")
-    stayer = line.headgate.connect()
-    line.install_script("exec sleep 1000")
-    order = line.order_later()
-    children = wait_for(line.children, 30, "the new process")
-    os.kill(children[0], signal.SIGKILL)
-    _, errors = order.communicate(timeout=60)
-    assert order.returncode == 1
-    assert "ended by signal 9 before it served" in errors
-    assert_goes_on(line, stayer)
-
-
 def test_a_file_with_a_fault(make_line):
     """headgate --upgrade reads it first; by a signal it is the new process that finds the fault."""
     line = make_line()
@@ -129,16 +94,6 @@ def test_a_file_with_a_fault(make_line):
     line.headgate.await_log("the upgrade failed, and nothing was changed")
     assert "max_clients" in line.headgate.log().split("nothing was changed")[1]
     line.headgate.write_config(max_clients="1000")
-    assert_goes_on(line, stayer)
-
-
-def test_a_file_with_more_faults_than_are_told(make_line):
-    line = make_line()
-    stayer = line.headgate.connect()
-    line.headgate.write_rules("".join(f"[deny:rule-{i}]\nunknown_{'x' * 100} = {i}\n" for i in range(100)))
-    line.headgate.signal(signal.SIGUSR2)
-    line.headgate.await_log("the upgrade failed, and nothing was changed")
-    line.headgate.write_rules("")
     assert_goes_on(line, stayer)
 
 
@@ -155,30 +110,6 @@ def test_an_address_that_is_taken(make_line):
         assert f"cannot listen on {taken}: Address already in use" in result.stderr
         headgate.write_config(listen=before)
     assert_goes_on(line, stayer)
-
-
-def test_one_at_a_time(make_line):
-    line = make_line(upgrade_start_timeout="60s")
-    line.install_script("exec sleep 1000")
-    order = line.order_later()
-    children = wait_for(line.children, 30, "the new process")
-    again = line.order()
-    assert again.returncode == 1 and "an upgrade is under way" in again.stderr
-    assert line.children() == children
-    os.kill(children[0], signal.SIGKILL)
-    order.communicate(timeout=60)
-    assert order.returncode == 1
-
-
-def test_the_old_one_is_ended_meanwhile(make_line):
-    line = make_line(upgrade_start_timeout="60s")
-    line.install_script("exec sleep 1000")
-    order = line.order_later()
-    children = wait_for(line.children, 30, "the new process")
-    assert line.headgate.terminate() == 0
-    _, errors = order.communicate(timeout=60)
-    assert order.returncode == 1 and "the process is told to end" in errors
-    assert not is_alive(children[0])
 
 
 def test_the_old_one_is_ended_with_another_order_behind(make_line):
@@ -232,63 +163,22 @@ def test_nobody_else_can_hand_over(make_line):
         assert result.returncode == 1 and "names no hand-over" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "words",
-    [[], [b"HELLO\n2", b"PORTS\n"], [b"PORTS\n"], [b""], [b"HELLO\n1", b"PORT\n0 0 0 /x"], [b"\xff" * 1000]],
-)
-def test_a_hand_over_that_is_not_understood(words):
+def test_a_hand_over_that_is_not_understood():
     """Nothing of another version brings it down: it says so, and ends."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        # It ends at the first one that it does not understand.
-        for word in words:
-            ours.send(word)
-        process = subprocess.Popen(
-            [BINARY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
-            env={**child_environment(), "HEADGATE_UPGRADE_FD": str(theirs.fileno())},
-        )  # fmt: skip
-        theirs.close()
-        ours.shutdown(socket.SHUT_WR)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1 and "headgate: no upgrade: " in errors
-
-
-def test_descriptors_that_are_not_asked_for_are_closed(make_headgate, redis):
-    """Several in one message, and such as come along with a word that takes none."""
-    headgate = make_headgate(redis, start=False)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    stray, _other = pipe = os.pipe()
-    try:
-        headgate.environment["HEADGATE_UPGRADE_FD"] = str(theirs.fileno())
-        headgate.launch([BINARY, "-c", str(headgate.config_path)], pass_fds=[theirs.fileno()])
-        theirs.close()
-        ours.settimeout(60)
-        with socket.create_server(headgate.address, backlog=16) as listening:
-            socket.send_fds(ours, [b"HELLO\n1"], [stray])
-            socket.send_fds(ours, [b"UNKNOWN\n"], [stray, stray])
-            socket.send_fds(ours, [b"GUARDED\n"], [stray, stray])
-            socket.send_fds(ours, [b"PORT\n0 0 0 "], [listening.fileno(), stray])
-            socket.send_fds(ours, [b"PORTS\n"], [stray, stray])
-            assert ours.recv(4096) == b"READY\n1"
-            socket.send_fds(ours, [b"CLIENTS\n0"], [stray, stray])
-            socket.send_fds(ours, [b"STATE\n"], [stray, stray])
-            assert ours.recv(4096).startswith(b"SERVING")
-            socket.send_fds(ours, [b"MAIN\n"], [stray, stray])
-        wait_for(headgate.serves, 30, "the new one to serve")
-        name = os.readlink(f"/proc/self/fd/{stray}")
-        wait_for(lambda: name not in descriptors_of(headgate.process.pid), 30, "all of them to be closed")
-    finally:
-        for fd in pipe:
-            os.close(fd)
-        ours.close()
-
-
-def descriptors_of(pid):
-    names = []
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            names.append(os.readlink(entry.path))
-    return names
+    for words in [[], [b"HELLO\n2", b"PORTS\n"], [b"PORTS\n"], [b""], [b"HELLO\n1", b"PORT\n0 0 0 /x"], [b"\xff" * 1000]]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            # It ends at the first one that it does not understand.
+            for word in words:
+                ours.send(word)
+            process = subprocess.Popen(
+                [BINARY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
+                env={**child_environment(), "HEADGATE_UPGRADE_FD": str(theirs.fileno())},
+            )  # fmt: skip
+            theirs.close()
+            ours.shutdown(socket.SHUT_WR)
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1 and "headgate: no upgrade: " in errors, words
 
 
 def test_an_old_process_that_ends_half_way(make_headgate, redis):

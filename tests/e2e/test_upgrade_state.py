@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 
 import pytest
@@ -11,7 +10,7 @@ from harness.admin import stats, text
 from harness.http import ask, samples
 from harness.leases import counter, leases, losses, rule, score_of, transact
 from harness.resp import OK, PONG, wait_for
-from harness.servers import BINARY, free_port
+from harness.servers import free_port
 
 # Renewed after a third of it: a machine may stand still for seconds.
 LEASE = 9
@@ -65,21 +64,6 @@ def test_permits_go_to_the_process_that_their_owner_is_left_with(make_line, redi
     wait_for(lambda: held_by_rule(web, "a") == "0" and leases(headgate) == [], 60, "the end of who has gone")
 
 
-def test_locks_that_were_given_are_counted_by_rule(make_line, redis):
-    web = free_port()
-    line = make_line(rule(owner="client"), http=f"127.0.0.1:{web}")
-    headgate = line.headgate
-    old = connect_as(headgate, "worker-3")
-    assert old("SET", "lock:a", "t", "NX", "PX", LEASE * 1000) == OK
-    line.upgrade()
-    fresh = connect_as(headgate, "worker-3")
-    assert held_by_rule(web, "a") == "0"
-    old.close()
-    wait_for(lambda: held_by_rule(web, "a") == "1", 30, "the lock in the new process")
-    assert fresh("DEL", "lock:a") == 1
-    wait_for(lambda: held_by_rule(web, "a") == "0", 30, "its release")
-
-
 # ---- PAUSE ----
 
 
@@ -87,10 +71,9 @@ def await_held(headgate, count):
     wait_for(lambda: stats(headgate)["pause_held"] == str(count), 30, f"{count} clients to be held")
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_a_pause_goes_on(make_line, redis, threads):
+def test_a_pause_goes_on(make_line, redis):
     """No write of a client of the new process reaches Redis, from the first one on; RESUME there is for both."""
-    line = make_line(threads=threads)
+    line = make_line(threads=4)
     headgate = line.headgate
     stayer = headgate.connect()
     with headgate.admin() as admin:
@@ -132,45 +115,6 @@ def test_a_pause_of_the_new_process_holds_clients_of_the_old_one(make_line, redi
             assert admin("RESUME") == OK
             wait_for(lambda: b"pause_active:0" in old("STATS", "pause"), 30, "the old process to follow")
     assert redis.connect()("GET", "n") == b"2"
-
-
-def test_a_pause_with_a_time_ends_in_both(make_line):
-    line = make_line()
-    stayer = line.headgate.connect()
-    with line.headgate.admin() as admin:
-        assert admin("PAUSE", "8000") == OK
-    stayer.request("INCR", "n")
-    line.upgrade()
-    with line.headgate.connect() as fresh:
-        fresh.request("INCR", "n")
-        assert sorted([stayer.read(), fresh.read()]) == [1, 2]
-    assert stats(line.headgate)["pause_held_total"] == "1"
-
-
-def take_over(headgate, *told):
-    """Starts it as the one that follows a process which says all this."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        headgate.environment["HEADGATE_UPGRADE_FD"] = str(theirs.fileno())
-        headgate.launch([BINARY, "-c", str(headgate.config_path)], pass_fds=[theirs.fileno()])
-        theirs.close()
-        ours.settimeout(60)
-        for message in (b"HELLO\n1", b"COUNTS\n", b"PORTS\n"):
-            ours.send(message)
-        assert ours.recv(4096).startswith(b"READY\n")
-        for message in (*told, b"STATE\n"):
-            ours.send(message)
-        assert ours.recv(4096) == b"SERVING\n"
-    headgate.await_port(headgate.address)
-
-
-def test_no_order_is_lost_among_many(make_headgate, redis):
-    """More than wait for workers at a time. The last one counts."""
-    headgate = make_headgate(redis, start=False, threads=4)
-    orders = [(0 if number == 20 else 2, 2**63 - 1, number) for number in range(1, 21)]
-    take_over(headgate, *[b"POLICY\ndefault\npause\npause %d %d %d\n" % order for order in orders])
-    assert stats(headgate)["pause_active"] == "0"
-    assert headgate.serves()
 
 
 # ---- LIMITS ----
@@ -251,17 +195,6 @@ def start_slowly(line):
     heard = directory / "heard"
     wait_for(lambda: heard.exists() and b"STATE\n" in heard.read_bytes(), 30, "all to be told")
     return line.children()[0], order, heard
-
-
-def test_a_pause_whose_time_is_over_is_not_told(make_line):
-    line = make_line(upgrade_start_timeout="120s")
-    with line.headgate.admin() as admin:
-        assert admin("PAUSE", "1") == OK
-    line.headgate.await_log("its time is over")
-    child, order, heard = start_slowly(line)
-    os.kill(child, signal.SIGKILL)
-    order.communicate(timeout=60)
-    assert b"\npause" not in heard.read_bytes()
 
 
 def test_a_third_process_hears_of_a_pause_until_it_serves(make_line):

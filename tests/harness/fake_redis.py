@@ -6,6 +6,7 @@ with next() and answers it, or not, on the lane that it came by.
 """
 
 import collections
+import contextlib
 import queue
 import socket
 import threading
@@ -80,11 +81,9 @@ class Lane:
             self.socket.sendall(data)
 
     def close(self):
-        try:
+        """Who reads closes it then: a descriptor that is closed under a reader may leave it waiting."""
+        with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.socket.close()
 
     def _read(self):
         try:
@@ -98,6 +97,7 @@ class Lane:
             pass
         self.closed_by_peer = True
         self.close()
+        self.socket.close()
 
     def _take_commands(self):
         start = 0

@@ -311,11 +311,13 @@ class Client:
 
 
 def wait_for(condition, seconds=SOCKET_TIMEOUT, what="condition"):
-    """Polls until condition() is true; its value is returned."""
-    deadline = time.monotonic() + seconds
+    """Polls until condition() is true, less often the longer it takes; its value is returned."""
+    begin = time.monotonic()
+    deadline = begin + seconds
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
+        now = time.monotonic()
+        assert now < deadline, f"not within {seconds} s: {what}"
+        time.sleep(max(0.01, min(0.2, (now - begin) / 8)))

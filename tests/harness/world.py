@@ -22,15 +22,19 @@ def draws():
     return random.Random(figures()["seed"] if is_inside() else 0)
 
 
+def _change(pid, what, amount, permille=0):
+    assert _library.headgate_world_change(pid, ctypes.c_char(what), ctypes.c_int64(round(amount)), ctypes.c_int64(permille))
+
+
 def skew(pid, seconds):
     """Its calendar is ahead of that of others by so much."""
-    assert _library.headgate_world_skew(pid, ctypes.c_int64(round(seconds * 1e9)))
+    _change(pid, b"s", seconds * 1e9)
 
 
 def late(pid, seconds, permille=1000):
     """Its threads are late by up to so much, in so many of a thousand cases."""
-    assert _library.headgate_world_late(pid, ctypes.c_int64(round(seconds * 1e6)), ctypes.c_int64(permille))
+    _change(pid, b"l", seconds * 1e6, permille)
 
 
 def end(pid, turns):  # whatever it does then
-    assert _library.headgate_world_end(pid, ctypes.c_uint64(turns))
+    _change(pid, b"e", turns)

@@ -8,8 +8,8 @@ from calls import circles_with_callbacks
 # not raised.
 FIGURES = {
     "lines of C in proxy/ and policies/": 91739,
-    "lines of tests": 113500,
-    "words of documentation": 109498,
+    "lines of tests": 96275,
+    "words of documentation": 105158,
     "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }

@@ -34,7 +34,7 @@ int world_take_process(struct world *world, int pid)
     for (int i = 0; i < WORLD_PROCESSES; i++) {
         struct process *process = &world->processes[i];
         if (!process->used) {
-            *process = (struct process){.used = true, .pid = pid};
+            *process = (struct process){.used = true, .pid = pid, .parent = -1};
             process->random = world->seed ^ (++world->process_serial << 32);
             world->process_count = i >= world->process_count ? i + 1 : world->process_count;
             return i;
@@ -94,6 +94,11 @@ void world_bury(struct world *world, int pid)
         kernel(SYS_close, handle);
     }
     if (process >= 0) {
+        int parent = world->processes[process].parent;
+        bool is_told = parent >= 0 && (world->processes[parent].handled & SIGNAL_BIT(SIGCHLD)) != 0;
+        if (is_told) {
+            world->processes[parent].pending |= SIGNAL_BIT(SIGCHLD);
+        }
         world_free_threads(world, process, -1);
         world->processes[process].used = false;
     }
@@ -167,7 +172,7 @@ static int64_t ring_alarms(struct world *world)
             continue;
         }
         if (process->alarm_ns <= world->now) {
-            process->pending |= UINT64_C(1) << (SIGALRM - 1);
+            process->pending |= SIGNAL_BIT(SIGALRM);
             process->alarm_ns = process->alarm_interval > 0 ? world->now + process->alarm_interval : 0;
         }
         next = process->alarm_ns != 0 && process->alarm_ns < next ? process->alarm_ns : next;

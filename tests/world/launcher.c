@@ -4,11 +4,14 @@
  * could go on, or the world stood still; 126: a world cannot be made here.
  *
  *   -s SEED     the order of things (0, the default: whoever has waited longest goes on)
- *   -l US,PERMILLE[,NAMES]  threads that could go on are late by up to so many µs, in so many of a thousand cases; of
- * these programs only -y PERMILLE of a thousand mutexes and writes, before so many others get a turn -c CPU      the
- * processor (the first one that may be used) -u NS       what a turn takes (20000); loads need more -t FILE     whose
- * turns came when: the last 260,000 -w SECONDS  of real time that the world may stand still (60) -v          figures at
- * the end
+ *   -l US,PERMILLE[,NAMES]  in so many of a thousand cases a thread that could go on is late by up to so many µs; only
+ *                           those of these programs
+ *   -y PERMILLE             others get a turn before so many of a thousand mutexes and writes
+ *   -c CPU                  the processor (the first one that may be used)
+ *   -u NS                   what a turn takes (20000); loads need more
+ *   -t FILE                 whose turns came when: the last 260,000
+ *   -w SECONDS              of real time that the world may stand still (60)
+ *   -v                      figures at the end
  */
 #include "world.h"
 
@@ -28,6 +31,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -336,7 +340,8 @@ int main(int count, char **arguments)
         fail("namespaces");
     }
     pid_t inner = fork();
-    if (inner == 0) { /* process 1 of the world: when it ends, so do all others */
+    if (inner == 0) { /* process 1 of the world: when it ends, so do all others; and it ends with the launcher */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         take_processor(cpu);
         make_files();
         make_network();
@@ -353,7 +358,8 @@ int main(int count, char **arguments)
     while (waitpid(inner, &status, 0) < 0 && errno == EINTR) {
     }
     if (tells) {
-        fprintf(stderr, "world: seed %llu, %.6f s, %llu turns, %llu processes, %llu kills, order %016llx\n",
+        fprintf(stderr,
+                "world: seed %llu, %.6f virtual seconds, %llu turns, %llu processes, %llu kills, order %016llx\n",
                 (unsigned long long)world->seed, (double)world->now / (double)SECOND, (unsigned long long)world->turn,
                 (unsigned long long)world->process_serial, (unsigned long long)world->kills,
                 (unsigned long long)world->order);

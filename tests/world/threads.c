@@ -74,7 +74,7 @@ static bool deliver_signals(void)
 
     while (own()->is_main && process->pending != 0) {
         int number = __builtin_ctzll(process->pending) + 1;
-        process->pending &= process->pending - 1;
+        __atomic_and_fetch(&process->pending, ~SIGNAL_BIT(number), __ATOMIC_SEQ_CST);
         kernel(SYS_tgkill, process->pid, own()->tid, number);
         any = true;
     }
@@ -189,6 +189,7 @@ __attribute__((constructor(101))) static void process_comes(void)
         world->processes[process].handled = 0;
     } else {
         process = world_take_process(world, getpid());
+        world->processes[process].parent = world_process_of(world, getppid());
         thread = world_take_thread(world, process);
     }
     struct process *own_one = &world->processes[process];
@@ -227,6 +228,7 @@ EXPORT pid_t fork(void)
     struct process before = *child;
     *child = *own_process();
     child->pid = -1;
+    child->parent = own()->process;
     child->random = before.random;
     child->pending = child->last_turn = 0;
     child->alarm_ns = 0;
@@ -532,24 +534,51 @@ EXPORT int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
                             (options & WNOHANG) == 0);
 }
 
-static uint64_t bit_of(int number)
+static struct sigaction handlers[NSIG];
+
+/* A handler may wait, so its process must have the baton. Of the end of a child the process learns once that is buried,
+ * and not when the kernel says so. */
+static void take_signal(int number, siginfo_t *info, void *context)
 {
-    return UINT64_C(1) << (number - 1);
+    bool is_ours = !is_inside() || (world->baton == self && (number != SIGCHLD || info->si_code == SI_TKILL));
+
+    if (is_ours && (handlers[number].sa_flags & SA_SIGINFO) != 0) {
+        handlers[number].sa_sigaction(number, info, context);
+    } else if (is_ours) {
+        handlers[number].sa_handler(number);
+    } else if (number != SIGCHLD) {
+        __atomic_or_fetch(&own_process()->pending, SIGNAL_BIT(number), __ATOMIC_SEQ_CST);
+    }
+}
+
+/* What the processor says, sanitizers want to hear at once. */
+static bool is_handled(int number, const struct sigaction *wanted)
+{
+    return wanted->sa_handler != SIG_DFL && wanted->sa_handler != SIG_IGN && number != SIGSEGV && number != SIGBUS &&
+           number != SIGFPE && number != SIGILL && number != SIGABRT;
 }
 
 EXPORT int sigaction(int number, const struct sigaction *restrict wanted, struct sigaction *restrict before)
 {
-    int status = REAL(sigaction)(number, wanted, before);
+    bool wraps = wanted != NULL && is_inside() && is_handled(number, wanted);
+    struct sigaction last = number > 0 && number < NSIG ? handlers[number] : (struct sigaction){0}, ours, was;
 
+    if (wraps) {
+        ours = *wanted;
+        ours.sa_sigaction = take_signal;
+        ours.sa_flags |= SA_SIGINFO;
+        handlers[number] = *wanted;
+    }
+    int status = REAL(sigaction)(number, wraps ? &ours : wanted, &was);
+    if (status == 0 && before != NULL) {
+        *before = (was.sa_flags & SA_SIGINFO) != 0 && was.sa_sigaction == take_signal ? last : was;
+    }
     if (status == 0 && wanted != NULL && is_inside()) {
         struct process *process = own_process();
-        process->handled &= ~bit_of(number);
-        process->ignored &= ~bit_of(number);
-        if (wanted->sa_handler == SIG_IGN) {
-            process->ignored |= bit_of(number);
-        } else if (wanted->sa_handler != SIG_DFL) {
-            process->handled |= bit_of(number);
-        }
+        process->handled &= ~SIGNAL_BIT(number);
+        process->ignored &= ~SIGNAL_BIT(number);
+        process->handled |= wraps ? SIGNAL_BIT(number) : 0;
+        process->ignored |= wanted->sa_handler == SIG_IGN ? SIGNAL_BIT(number) : 0;
     }
     return status;
 }
@@ -559,6 +588,21 @@ EXPORT sighandler_t signal(int number, sighandler_t handler)
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
 
     return sigaction(number, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
+}
+
+static bool is_blocked(pid_t pid, int number)
+{
+    char path[64], line[256];
+    unsigned long long blocked = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && sscanf(line, "SigBlk: %llx", &blocked) != 1) {
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return (blocked & SIGNAL_BIT(number)) != 0;
 }
 
 /* What the signal does is done when this returns; a handler runs when the process has the baton next. */
@@ -573,11 +617,11 @@ EXPORT int kill(pid_t pid, int number)
     bool is_nothing = number == SIGCHLD || number == SIGWINCH || number == SIGURG;
     if (number == SIGSTOP || number == SIGCONT) {
         process->is_paused = number == SIGSTOP;
-    } else if ((process->handled & bit_of(number)) != 0) {
-        process->pending |= bit_of(number);
-    } else if ((process->ignored & bit_of(number)) == 0 && !is_nothing) {
+    } else if ((process->handled & SIGNAL_BIT(number)) != 0) {
+        process->pending |= SIGNAL_BIT(number);
+    } else if ((process->ignored & SIGNAL_BIT(number)) == 0 && !is_nothing) {
         int status = (int)kernel(SYS_kill, pid, number);
-        if (status != 0) {
+        if (status != 0 || (number != SIGKILL && is_blocked(pid, number))) {
             return status;
         }
         world_bury(world, pid);
@@ -634,35 +678,21 @@ EXPORT bool headgate_world(uint64_t figures[5])
     return true;
 }
 
-/* What is to become of that process. A calendar that is ahead by so much; threads that are late by up to so many µs in
- * so many of a thousand cases; how many turns it has left, of all (0: no end). False: it is not of this world. */
-EXPORT bool headgate_world_skew(int pid, int64_t ns)
+/* What is to become of that process: its calendar is ahead by so many ns ('s'), its threads are late by up to so many
+ * µs in so many of a thousand cases ('l'), it is killed so many turns on ('e'; 0: it is not). False: it is not of this
+ * world. */
+EXPORT bool headgate_world_change(int pid, char what, int64_t amount, int64_t permille)
 {
     int index = world_process_of(world, pid);
+    struct process *process = index >= 0 ? &world->processes[index] : NULL;
 
-    if (index >= 0) {
-        world->processes[index].skew_ns = ns;
+    if (process != NULL && what == 's') {
+        process->skew_ns = amount;
+    } else if (process != NULL && what == 'l') {
+        process->late_us = amount;
+        process->late_permille = permille;
+    } else if (process != NULL) {
+        process->last_turn = amount > 0 ? world->turn + (uint64_t)amount : 0;
     }
-    return index >= 0;
-}
-
-EXPORT bool headgate_world_late(int pid, int64_t us, int64_t permille)
-{
-    int index = world_process_of(world, pid);
-
-    if (index >= 0) {
-        world->processes[index].late_us = us;
-        world->processes[index].late_permille = permille;
-    }
-    return index >= 0;
-}
-
-EXPORT bool headgate_world_end(int pid, uint64_t turns)
-{
-    int index = world_process_of(world, pid);
-
-    if (index >= 0) {
-        world->processes[index].last_turn = turns > 0 ? world->turn + turns : 0;
-    }
-    return index >= 0;
+    return process != NULL;
 }

@@ -57,8 +57,11 @@ struct thread {
     int64_t cpu_ns;
 };
 
+#define SIGNAL_BIT(number) (UINT64_C(1) << ((number)-1))
+
 struct process {
-    int pid; /* -1: not known yet */
+    int pid;    /* -1: not known yet */
+    int parent; /* a process of this world, if it has not ended; -1: none */
     bool used, is_paused, is_root;
     uint64_t pending, handled, ignored; /* signals, by bits */
     uint64_t random;
