@@ -19,6 +19,7 @@
 #define EVENTS_MAX 64
 #define TICK_US 1000
 #define ROTATION_US 500000
+#define ROTATIONS_LEAST 3
 #define PAUSE_MIN_US 200000
 #define STOP_US 200000
 #define DOWN_RANGE_US 500000
@@ -43,6 +44,7 @@ struct rig {
     unsigned chaos_turn;
     int64_t next_chaos_us;
     int64_t next_rotation_us;
+    unsigned rotations;
     struct watch watch;
     struct attackers attackers;
     struct loop loops[LOOPS];
@@ -188,12 +190,19 @@ static bool chaos_step(struct rig *rig, struct run *run)
     return done;
 }
 
+/* On a busy machine it takes its time, and who asks waits for two seconds only. */
 static bool rotate(struct rig *rig)
 {
     if (now_us() < rig->next_rotation_us)
         return true;
-    rig->next_rotation_us = now_us() + ROTATION_US;
-    return servers_renew_tls(&rig->servers) && servers_ask_headgate(&rig->servers, "RELOAD\r\n", "+OK");
+    bool done = servers_renew_tls(&rig->servers);
+    for (int64_t limit = now_us() + PATIENCE_US; done && now_us() < limit; usleep(TURN_US))
+        if (servers_ask_headgate(&rig->servers, "RELOAD\r\n", "+OK")) {
+            rig->next_rotation_us = now_us() + ROTATION_US;
+            rig->rotations++;
+            return true;
+        }
+    return false;
 }
 
 /* Sends load until enough requests were sent, or too little time is left for the rest of the run. */
@@ -209,6 +218,8 @@ static void rig_load(struct rig *rig, struct run *run)
             run_violation(run, "the secrets could not be exchanged");
     }
     rig->load_us = now_us() - rig->start_us;
+    if (run->options.rotate && run_phase(run) != PHASE_STOP && rig->rotations < ROTATIONS_LEAST)
+        run_violation(run, "the secrets were exchanged only %u times: more --seconds", rig->rotations);
 }
 
 /* A phase never follows PHASE_STOP, which a violation may have set meanwhile. */
