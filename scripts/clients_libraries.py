@@ -21,8 +21,6 @@ BUILT = ROOT / "build-newest"
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 # Older cargos would fetch the whole index.
 SPARSE = {"CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse"}
-# The files of the C library.
-HIREDIS = ("alloc", "async", "hiredis", "net", "read", "sds", "sockcompat", "ssl")
 TRIES = 3
 FETCH_SECONDS = 600
 
@@ -174,21 +172,6 @@ def crate(package, newest):
     return f'{name} = {{ version = "{"*" if newest else "=" + version}", features = [{listed}] }}\n'
 
 
-def c(library, folder, newest):
-    """The C library itself, which the Python package of that name has with its sources."""
-    need("cc")
-    name, version = split(library.packages[0])
-    if not name:
-        return  # Debian's
-    shutil.rmtree(folder / "sources", ignore_errors=True)
-    pip = ["/usr/bin/python3", "-m", "venv", folder / "venv"]
-    if not (folder / "venv").exists():
-        run(pip, folder)
-    get = [folder / "venv" / "bin" / "python", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    fetch([*get, "--no-binary", ":all:", "--dest", folder / "sources", name if newest else f"{name}=={version}"], folder)
-    run(["tar", "xf", next((folder / "sources").glob("*.tar.gz")), "-C", folder / "sources"], folder)
-
-
 # ---- and one that builds the program with what was fetched, and gives the command that runs it ----
 
 
@@ -239,57 +222,12 @@ def rust_program(library, folder):
     return [target / "debug" / f"program-{library.name}"]
 
 
-def c_program(library, folder):
-    need("cc")
-    copy(library, folder)
-    own = [library.program, "protocol.c", "-o", "program", "-pthread", "-O1"]
-    places = list((folder / "sources").glob("*/vendor/hiredis"))
-    if not places:
-        run(["cc", *own, "-lhiredis"], folder)
-        return [folder / "program"]
-    sources = [places[0] / f"{name}.c" for name in HIREDIS]
-    run(["cc", *own, "-DHAS_TLS", "-I", places[0].parent, "-I", places[0], *sources, "-lssl", "-lcrypto"], folder)
-    return [folder / "program"]
-
-
-def cpp_program(library, folder):
-    need("c++", "pkg-config")
-    flags = run(["pkg-config", "--cflags", "--libs", *library.packages, "hiredis"], folder).split()
-    copy(library, folder)
-    run(["c++", "-std=c++17", "-O1", library.program, "-o", "program", "-pthread", *flags], folder)
-    return [folder / "program"]
-
-
-def of_debian(_library, _folder, _newest):
-    """What tests/newest/packages.txt has is all there is."""
-
-
-def of_the_machine(_library, _folder, _newest):
-    """No registry has it."""
-
-
-def php_program(library, folder):
-    need("php")
-    copy(library, folder)
-    return ["php", folder / library.program]
-
-
-def ruby_program(library, folder):
-    need("ruby")
-    copy(library, folder)
-    return ["ruby", folder / library.program]
-
-
 LANGUAGES = {
     "python": (python, python_program),
     "node": (node, node_program),
     "go": (go, go_program),
     "java": (java, java_program),
     "rust": (rust, rust_program),
-    "c": (c, c_program),
-    "cpp": (of_the_machine, cpp_program),
-    "php": (of_debian, php_program),
-    "ruby": (of_debian, ruby_program),
 }
 
 

@@ -310,11 +310,7 @@ def as_they_end(preparation, server, options, clusters):
         for library, command, why_not in preparation:
             if is_over.is_set():
                 return
-            if not command and library.brought:
-                print(f"{library.name}: not tried: {why_not}", flush=True)
-                ended.put(None)
-            else:
-                executor.submit(work, library, command, why_not).add_done_callback(ended.put)
+            executor.submit(work, library, command, why_not).add_done_callback(ended.put)
 
     is_over = threading.Event()
     executor = concurrent.futures.ThreadPoolExecutor(options.at_once)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Library:
     name: str
     language: str
-    packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION; of Debian and of C NAME alone
+    packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION
     program: str  # in the folder of the language
     of: str = ""  # the library that this is the major version before of
     own_lanes: bool = False  # each connection has one from the start, for what it says: CLIENT ID, CLIENT TRACKING
@@ -20,7 +20,6 @@ class Library:
     replaced: tuple = ()  # (text, text) in its program, where the older version has other names
     topologies: bool = False  # it is tried behind sentinels and before a cluster, too
     settings: tuple = ()  # (option, value) of Headgate, where its defaults do not do
-    brought: bool = False  # no registry has it: it is tried where the machine has it
 
 
 def before(library, name, *packages, **changes):
@@ -29,20 +28,11 @@ def before(library, name, *packages, **changes):
 
 
 REDIS_PY = Library("redis-py", "python", ("redis@8.1.0",), "redis_py.py", topologies=True)
-REDIS_PY_ASYNCIO = Library("redis-py-asyncio", "python", ("redis@8.1.0",), "redis_py_asyncio.py", topologies=True)
 NODE_REDIS = Library("node-redis", "node", ("redis@6.3.1",), "node_redis.js", topologies=True)
 IOREDIS = Library("ioredis", "node", ("ioredis@6.0.0",), "ioredis.js", topologies=True)
 GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), "go_redis.go", topologies=True)
-JEDIS = Library("jedis", "java", ("redis.clients:jedis@8.0.2",), "Jedis.java", topologies=True)
 LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java", topologies=True)
 REDISSON = Library("redisson", "java", ("org.redisson:redisson@4.7.0",), "RedissonObjects.java", topologies=True)
-# The same of both, so that they are built once.
-REDIS_CRATES = (
-    "redis+cache-aio+cluster-async+connection-manager+r2d2+tokio-native-tls-comp@1.8.1", "r2d2@0.8.10", "tokio+full@1.54.1",
-    "futures-util@0.3.31",
-)
-REDIS_RS = Library("redis-rs", "rust", REDIS_CRATES, "redis_rs.rs", topologies=True)
-REDIS_RS_ASYNC = Library("redis-rs-async", "rust", REDIS_CRATES, "redis_rs_async.rs", topologies=True)
 FRED = Library(
     "fred", "rust", ("fred+enable-native-tls+i-all@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs",
     own_lanes=True, topologies=True,
@@ -52,7 +42,6 @@ BULLMQ = Library("bullmq", "node", ("bullmq@6.7.0", "ioredis@5.11.1"), "bullmq.j
 LIBRARIES = [
     REDIS_PY,
     before(REDIS_PY, "redis-py-7", "redis@7.4.1"),
-    REDIS_PY_ASYNCIO,
     NODE_REDIS,
     before(NODE_REDIS, "node-redis-5", "redis@5.12.1"),
     IOREDIS,
@@ -62,16 +51,12 @@ LIBRARIES = [
         "iovalkey", "node", ("iovalkey@0.4.0",), "ioredis.js", topologies=True,
         replaced=("require('ioredis')", "require('iovalkey')", "require.resolve('ioredis')", "require.resolve('iovalkey')"),
     ),
-    Library("valkey-glide", "python", ("valkey-glide@2.6.0",), "valkey_glide.py", tls=False, topologies=True),
     GO_REDIS,
     before(
         GO_REDIS, "go-redis-8", "github.com/go-redis/redis/v8@v8.11.5",
         replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8"),
     ),
     Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", own_lanes=True, topologies=True),
-    Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go", topologies=True),
-    JEDIS,
-    before(JEDIS, "jedis-7", "redis.clients:jedis@7.5.3"),
     LETTUCE,
     before(LETTUCE, "lettuce-6", "io.lettuce:lettuce-core@6.8.1.RELEASE"),
     REDISSON,
@@ -79,28 +64,12 @@ LIBRARIES = [
         REDISSON, "redisson-3", "org.redisson:redisson@3.45.1",
         replaced=("ReturnType.LIST", "ReturnType.MULTI"),
     ),
-    Library(
-        "spring-data-redis", "java",
-        ("org.springframework.data:spring-data-redis@4.1.2", "io.lettuce:lettuce-core@7.5.2.RELEASE"), "SpringData.java",
-        topologies=True,
-    ),
-    REDIS_RS,
-    REDIS_RS_ASYNC,
     FRED,
     # With the setting of Headgate that serves it best.
     before(FRED, "fred-brief-ids", *FRED.packages, own_lanes=False, settings=(("client_id_timeout", "100ms"),)),
-    Library("hiredis", "c", ("hiredis@3.5.0",), "hiredis_sync.c", topologies=True),
-    Library("hiredis-async", "c", ("hiredis@3.5.0",), "hiredis_async.c", topologies=True),
-    Library("hiredis-of-debian", "c", ("libhiredis-dev",), "hiredis_sync.c", of="hiredis", tls=False),
-    Library("redis-plus-plus", "cpp", ("redis++",), "redis_plus_plus.cpp", tls=False, brought=True, topologies=True),
-    Library("phpredis", "php", ("php-redis",), "phpredis.php", topologies=True),
-    Library("predis", "php", ("php-predis",), "predis.php", topologies=True),
-    Library("redis-rb", "ruby", ("ruby-redis",), "redis_rb.rb", topologies=True),
-    Library("sidekiq", "ruby", ("ruby-sidekiq",), "sidekiq_jobs.rb", holds=10, tls=False),
     BULLMQ,
     before(BULLMQ, "bullmq-5", "bullmq@5.81.5", "ioredis@5.11.1"),
     Library("celery", "python", ("celery@5.7.0", "redis@8.1.0", "packaging@25.0"), "celery_jobs.py", holds=6, tls=False),
-    Library("rq", "python", ("rq@3.0.0", "redis@8.1.0"), "rq_jobs.py", holds=2, tls=False),
     Library(
         "rate-limiter-flexible", "node", ("rate-limiter-flexible@11.4.0", "ioredis@6.0.0"), "rate_limiter_flexible.js",
         tls=False,
@@ -140,7 +109,6 @@ FEATURES = [
     Feature("caching", together=True),
     Feature("newer"),
     Feature("modules"),
-    Feature("locks", together=True, costs=True, random=True),
     Feature("limits", together=True, costs=True, random=True),
     Feature("jobs", together=True, costs=True, random=True),
     Feature("killed", together=True, kills=True, also=("sentinel",)),

@@ -14,70 +14,45 @@ from harness.resp import OK, Error, Map, encode, same, wait_for
 CLIENTS = 20
 
 
-def setinfo(word, name, version):
-    return [(word, "SETINFO", "LIB-NAME", name), (word, "SETINFO", "LIB-VER", version)]
+def writes(text):
+    """Each is sent when what the one before asked for is answered: "/" between them, "|" between their commands."""
+    return [[tuple(command.split(" ")) for command in write.split("|")] for write in text.split(" / ")]
 
 
-NODE = list(reversed(setinfo("CLIENT", "node-redis", "6.3.1")))
-GO = [("client", "setinfo", "LIB-NAME", "go-redis(,go1.26.8)"), ("client", "setinfo", "LIB-VER", "9.23.0")]
-
-# In writes: each is sent when what the one before asked for is answered.
 GREETINGS = {
-    "redis-py-3": [
-        [("HELLO", "3")],
-        [("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "internal-ip")],
-        *[[command] for command in setinfo("CLIENT", "redis-py", "8.1.0")],
-    ],
-    "redis-py-2": [[command] for command in setinfo("CLIENT", "redis-py", "8.1.0")],
-    "node-redis-3": [
-        [
-            ("HELLO", "3"),
-            *NODE,
-            ("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "external-ip"),
-        ]
-    ],
-    "node-redis-2": [NODE],
-    "go-redis-3": [
-        [("hello", "3")],
-        [("client", "maint_notifications", "on", "moving-endpoint-type", "internal-ip")],
-        GO,
-    ],
-    "go-redis-2": [[("hello", "2")], GO],
-    "ioredis": [[("hello", "3"), *reversed(setinfo("client", "ioredis", "6.0.0"))], [("info",)]],
-    "iovalkey": [[("info",)]],
-    "coredis": [[("HELLO", "3")], setinfo("CLIENT", "coredis", "6.9.0")],
-    "valkey-glide": [[("HELLO", "3"), *setinfo("CLIENT", "GlidePy", "0.1.0")], [("INFO", "REPLICATION")]],
-    "rueidis": [
-        [
-            ("HELLO", "3"),
-            ("CLIENT", "TRACKING", "ON", "OPTIN"),
-            *setinfo("CLIENT", "rueidis", "1.0.79"),
-        ]
-    ],
-    "named": [[("HELLO", "3", "SETNAME", "app")], [("CLIENT", "SETNAME", "app"), ("CLIENT", "GETNAME")]],
+    "redis-py-3": writes(
+        "HELLO 3 / CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type internal-ip / CLIENT SETINFO LIB-NAME redis-py / "
+        "CLIENT SETINFO LIB-VER 8.1.0"
+    ),
+    "redis-py-2": writes("CLIENT SETINFO LIB-NAME redis-py / CLIENT SETINFO LIB-VER 8.1.0"),
+    "node-redis-3": writes(
+        "HELLO 3|CLIENT SETINFO LIB-VER 6.3.1|CLIENT SETINFO LIB-NAME node-redis"
+        "|CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type external-ip"
+    ),
+    "node-redis-2": writes("CLIENT SETINFO LIB-VER 6.3.1|CLIENT SETINFO LIB-NAME node-redis"),
+    "go-redis-3": writes(
+        "hello 3 / client maint_notifications on moving-endpoint-type internal-ip / "
+        "client setinfo LIB-NAME go-redis(,go1.26.8)|client setinfo LIB-VER 9.23.0"
+    ),
+    "go-redis-2": writes("hello 2 / client setinfo LIB-NAME go-redis(,go1.26.8)|client setinfo LIB-VER 9.23.0"),
+    "ioredis": writes("hello 3|client SETINFO LIB-VER 6.0.0|client SETINFO LIB-NAME ioredis / info"),
+    "iovalkey": writes("info"),
+    "coredis": writes("HELLO 3 / CLIENT SETINFO LIB-NAME coredis|CLIENT SETINFO LIB-VER 6.9.0"),
+    "valkey-glide": writes("HELLO 3|CLIENT SETINFO LIB-NAME GlidePy|CLIENT SETINFO LIB-VER 0.1.0 / INFO REPLICATION"),
+    "rueidis": writes("HELLO 3|CLIENT TRACKING ON OPTIN|CLIENT SETINFO LIB-NAME rueidis|CLIENT SETINFO LIB-VER 1.0.79"),
+    "named": writes("HELLO 3 SETNAME app / CLIENT SETNAME app|CLIENT GETNAME"),
 }
 
 # These ask for CLIENT ID, and so have a lane of their own for client_id_timeout.
 IDENTIFIED = {
-    "fred": [[("PING",)], [("CLIENT", "ID"), ("INFO", "server")]],
-    "stackexchange-3": [
-        [
-            ("HELLO", "3"),
-            ("CLIENT", "SETNAME", "app(SE.Redis-v3.1.31)"),
-            *setinfo("CLIENT", "SE.Redis", "3.1.31"),
-            ("CLIENT", "ID"),
-            ("CONFIG", "GET", "timeout"),
-            ("CONFIG", "GET", "replica-read-only"),
-            ("CONFIG", "GET", "databases"),
-            ("SENTINEL", "MASTERS"),
-            ("INFO", "replication"),
-            ("INFO", "server"),
-            ("CLUSTER", "NODES"),
-            ("GET", "__Booksleeve_TieBreak"),
-            ("ECHO", b"\x00\x01\r\n-ERR\x02"),
-        ]
-    ],
+    "fred": writes("PING / CLIENT ID|INFO server"),
+    "stackexchange-3": writes(
+        "HELLO 3|CLIENT SETNAME app(SE.Redis-v3.1.31)|CLIENT SETINFO LIB-NAME SE.Redis|CLIENT SETINFO LIB-VER 3.1.31"
+        "|CLIENT ID|CONFIG GET timeout|CONFIG GET replica-read-only|CONFIG GET databases|SENTINEL MASTERS"
+        "|INFO replication|INFO server|CLUSTER NODES|GET __Booksleeve_TieBreak"
+    ),
 }
+IDENTIFIED["stackexchange-3"][0].append(("ECHO", b"\x00\x01\r\n-ERR\x02"))
 
 
 def greet(client, writes):

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -38,12 +39,6 @@ static void attacker_close(struct attacker *attacker)
     buffer_consume(&attacker->in, buffer_length(&attacker->in));
 }
 
-static void attacker_closed_by_peer(struct attacker *attacker)
-{
-    attacker->figures->closed_by_peer++;
-    attacker_close(attacker);
-}
-
 static bool connect_from_own_address(struct attacker *attacker)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(ATTACKER_ADDRESS)};
@@ -68,15 +63,14 @@ static void attacker_connect(struct attacker *attacker)
             attacker_close(attacker);
         return;
     }
-    attacker->figures->connections++;
     attacker->moves = attacker_random(attacker, MOVES_MAX + 1);
     attacker->ending = ATTACKER_STAYS;
     attacker->end_us = 0;
-    attacker->chunk = attacker_chance(attacker, CHUNK_ONE_IN) ? 1 + attacker_random(attacker, CHUNK_MAX) : 0;
+    attacker->chunk = attacker_random(attacker, CHUNK_ONE_IN) == 0 ? 1 + attacker_random(attacker, CHUNK_MAX) : 0;
     attacker->deaf = false;
     attacker->sees_all = false;
-    if (own_user && !attacker_chance(attacker, 8))
-        put_words(attacker, "AUTH", ATTACKER_USER, ATTACKER_PASSWORD, NULL);
+    if (own_user && attacker_random(attacker, 8) > 0)
+        put_login(attacker);
 }
 
 /* ---- ending ---- */
@@ -112,29 +106,11 @@ static void choose_ending(struct attacker *attacker)
     if (attacker->ending == ATTACKER_STAYS)
         attacker->ending = (enum attacker_ending)(1 + attacker_random(attacker, ATTACKER_ENDINGS - 1));
     if (attacker->ending == ATTACKER_QUITS)
-        put_words(attacker, "QUIT", NULL);
+        put_quit(attacker);
     attacker->end_us = 0;
 }
 
 /* ---- sending ---- */
-
-/* One line for each write, with all that is not plain as \xNN. */
-static void trace_bytes(const struct attacker *attacker, const char *bytes, size_t length)
-{
-    struct sockaddr_in own = {0};
-    socklen_t size = sizeof own;
-    if (attacker->trace == NULL)
-        return;
-    getsockname(attacker->fd, (struct sockaddr *)&own, &size);
-    fprintf(attacker->trace, "%" PRId64 " %" PRIu32 " %u ", now_us(), attacker->index, (unsigned)ntohs(own.sin_port));
-    for (size_t at = 0; at < length; at++) {
-        if (bytes[at] >= ' ' && bytes[at] <= '~' && bytes[at] != '\\')
-            putc(bytes[at], attacker->trace);
-        else
-            fprintf(attacker->trace, "\\x%02x", (unsigned)(unsigned char)bytes[at]);
-    }
-    putc('\n', attacker->trace);
-}
 
 /* True when nothing is left to be sent. */
 static bool attacker_flush(struct attacker *attacker)
@@ -145,13 +121,11 @@ static bool attacker_flush(struct attacker *attacker)
         return true;
     ssize_t sent = send(attacker->fd, buffer_head(&attacker->out), limit, MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-        attacker_closed_by_peer(attacker);
+        attacker_close(attacker);
         return false;
     }
     if (sent <= 0)
         return false;
-    trace_bytes(attacker, buffer_head(&attacker->out), (size_t)sent);
-    attacker->figures->sent += (uint64_t)sent;
     buffer_consume(&attacker->out, (size_t)sent);
     return (size_t)sent == length;
 }
@@ -229,11 +203,12 @@ static void attacker_read(struct attacker *attacker)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
-        attacker_closed_by_peer(attacker);
+        attacker_close(attacker);
         return;
     }
-    attacker->figures->received += (uint64_t)got;
     buffer_commit(&attacker->in, (size_t)got);
+    if (attacker->run->options.fault == FAULT_LEAK)
+        buffer_append(&attacker->in, "xt:1:1;", 7);
     attacker_judge(attacker);
 }
 
@@ -268,24 +243,16 @@ static void *attackers_run(void *context)
     return NULL;
 }
 
-bool attackers_start(struct attackers *attackers, struct run *run, const char *trace)
+bool attackers_start(struct attackers *attackers, struct run *run)
 {
     uint32_t count = run->options.attackers;
     attackers->run = run;
     attackers->all = calloc(count, sizeof *attackers->all);
     if (attackers->all == NULL)
         return false;
-    if (trace != NULL && (attackers->trace = fopen(trace, "w")) == NULL) {
-        fprintf(stderr, "crosstalk: %s: %s\n", trace, strerror(errno));
-        return false;
-    }
     for (uint32_t at = 0; at < count; at++)
-        attackers->all[at] = (struct attacker){.run = run,
-                                               .figures = &attackers->figures,
-                                               .trace = attackers->trace,
-                                               .index = at,
-                                               .random = run->options.seed * UINT64_C(1000003) + at,
-                                               .fd = -1};
+        attackers->all[at] =
+            (struct attacker){.run = run, .index = at, .random = run->options.seed * UINT64_C(1000003) + at, .fd = -1};
     attackers->started = pthread_create(&attackers->thread, NULL, attackers_run, attackers) == 0;
     return attackers->started;
 }
@@ -307,18 +274,4 @@ void attackers_free(struct attackers *attackers)
     }
     free(attackers->all);
     attackers->all = NULL;
-    if (attackers->trace != NULL)
-        fclose(attackers->trace);
-    attackers->trace = NULL;
-}
-
-void attackers_print(const struct attackers *attackers)
-{
-    const struct attacker_figures *figures = &attackers->figures;
-    printf("  attackers: %" PRIu64 " connections, %" PRIu64 " closed by the peer, %" PRIu64 " bytes sent, %" PRIu64
-           " received\n  attacks:",
-           figures->connections, figures->closed_by_peer, figures->sent, figures->received);
-    for (unsigned kind = 0; attack_name(kind) != NULL; kind++)
-        printf(" %s %" PRIu64, attack_name(kind), figures->attacks[kind]);
-    printf("\n");
 }

@@ -3,19 +3,20 @@
  *
  * They come from an address of their own, 127.0.0.2. Half of them are users of their own (ACL), the others the default
  * user, and so share lanes with the clients that are judged. What they are answered is not judged but for one thing:
- * nothing that is another client's may be in it. What they do to others is seen by those, and by crosstalk_watch.
+ * nothing that is another client's may be in it. What they do to others is seen by those; and about once a second the
+ * main thread looks whether what is forbidden was done (canaries), and at Headgate's memory.
  */
 #ifndef CROSSTALK_ATTACKER_H
 #define CROSSTALK_ATTACKER_H
 
 #include "crosstalk_run.h"
+#include "crosstalk_servers.h"
 #include "rig_buffer.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #define ATTACKER_ADDRESS "127.0.0.2"
-#define ATTACKS_MAX 64
+#define PATIENCE_US ((int64_t)20000000) /* in which each request has to be answered */
 
 /* How a connection of an attacker ends. */
 enum attacker_ending {
@@ -28,18 +29,8 @@ enum attacker_ending {
     ATTACKER_ENDINGS
 };
 
-struct attacker_figures {
-    uint64_t connections;
-    uint64_t closed_by_peer;
-    uint64_t sent;
-    uint64_t received;
-    uint64_t attacks[ATTACKS_MAX];
-};
-
 struct attacker {
     struct run *run;
-    struct attacker_figures *figures;
-    FILE *trace; /* what is sent is told there; NULL: nowhere */
     uint32_t index;
     uint64_t random;
     int fd; /* -1: none */
@@ -57,17 +48,27 @@ struct attacker {
 struct attackers {
     struct run *run;
     struct attacker *all;
-    struct attacker_figures figures; /* to be read after attackers_join() */
-    FILE *trace;
     pthread_t thread;
     bool started;
 };
 
-/* trace: the path of a file for all that is sent; NULL: none. False: it cannot be done. */
-bool attackers_start(struct attackers *attackers, struct run *run, const char *trace);
+/* False: it cannot be done. */
+bool attackers_start(struct attackers *attackers, struct run *run);
 /* Waits until the thread has seen PHASE_STOP. The connections stay open until attackers_free(). */
 void attackers_join(struct attackers *attackers);
 void attackers_free(struct attackers *attackers);
-void attackers_print(const struct attackers *attackers);
+
+struct watch {
+    struct run *run;
+    const struct servers *servers;
+    unsigned epoch; /* of the run, in which the canaries were put */
+    int64_t next_us;
+    int64_t heard_us; /* when Redis answered last */
+};
+
+/* Puts the canaries; false if Redis does not take them. */
+bool watch_start(struct watch *watch, struct run *run, const struct servers *servers);
+/* Looks at once. What is wrong is a violation. */
+void watch_look(struct watch *watch);
 
 #endif

@@ -1,7 +1,4 @@
-/*
- * What attackers send: kinds of attacks, each of which appends bytes to its attacker's output. The head of each
- * function in crosstalk_attacks.c and crosstalk_attacks_raw.c says what it tries.
- */
+/* What attackers send: kinds of attacks, each of which appends bytes to its attacker's output. */
 #ifndef CROSSTALK_ATTACKS_H
 #define CROSSTALK_ATTACKS_H
 
@@ -24,41 +21,13 @@
     "commands = script|debug\n"                                                                                        \
     "except = user:" ATTACKER_USER "\n"
 
-/* All kinds, as a set of bits. */
-uint64_t attacks_all(void);
-/* Those of a list of names with commas between; 0 if one of them is unknown. */
-uint64_t attacks_named(const char *names);
-/* The name of a kind by its number; NULL behind the last. */
-const char *attack_name(unsigned number);
+/* Says who the attacker is. */
+void put_login(struct attacker *attacker);
+void put_quit(struct attacker *attacker);
 
-/* Appends a random attack of those that the run has. */
+/* Appends a random attack. */
 void attack_any(struct attacker *attacker);
 
-/* ---- the means of both files ---- */
-
 uint32_t attacker_random(struct attacker *attacker, uint32_t bound);
-bool attacker_chance(struct attacker *attacker, uint32_t one_in);
-/* Appends bytes as they are. */
-void put_bytes(struct attacker *attacker, const char *bytes, size_t length);
-void put_text(struct attacker *attacker, const char *text);
-/* Appends a command; the words are strings, ended by NULL. One that ends with '~' may get a NUL and a random ending in
- * its place, one that ends with '\1' does. */
-__attribute__((sentinel)) void put_words(struct attacker *attacker, ...);
-void put_list(struct attacker *attacker, const char *const *words, size_t count);
-/* Random bytes, none of which can make an identity. */
-void put_noise(struct attacker *attacker, size_t length);
-/* One of the ordinary commands that show what a connection has become. */
-void put_probe(struct attacker *attacker);
-void put_forbidden(struct attacker *attacker);
-
-void attack_garbage(struct attacker *attacker);
-void attack_header(struct attacker *attacker);
-void attack_inline(struct attacker *attacker);
-void attack_trickle(struct attacker *attacker);
-void attack_deaf(struct attacker *attacker);
-void attack_flood(struct attacker *attacker);
-void attack_hangup(struct attacker *attacker);
-void attack_names(struct attacker *attacker);
-void attack_large(struct attacker *attacker);
 
 #endif

@@ -1,5 +1,6 @@
 #include "crosstalk_client.h"
 
+#include "crosstalk_attacker.h"
 #include "crosstalk_verify.h"
 #include "crosstalk_workload.h"
 #include "rig_reply.h"
@@ -30,6 +31,7 @@
 #define ENDING_ONE_IN 100
 #define CHUNK_ONE_IN 16
 #define READ_PAUSE_ONE_IN 300
+#define FAULT_ONE_IN 1000
 
 uint32_t client_random(struct client *client, uint32_t bound)
 {
@@ -71,37 +73,20 @@ void client_new_generation(struct client *client)
     memset(session->counters, 0, sizeof session->counters);
     memset(session->list_clean, 0, sizeof session->list_clean);
     memset(session->marked, 0, sizeof session->marked);
-    memset(client->mailbox_trackers, 0, sizeof client->mailbox_trackers);
-}
-
-/* Of which kind its certificate is. */
-static unsigned client_kind(const struct client *client)
-{
-    return client->index % SECRETS_CLIENT_KINDS;
 }
 
 unsigned client_home_user(const struct client *client)
 {
-    return client->run->options.rotate ? USERS_NAMED + client_kind(client) : 0;
+    return client->run->options.rotate ? USERS - 1 : 0;
 }
 
 /* ---- opening and closing ---- */
-
-/* What is shown and trusted may be exchanged meanwhile. */
-static void client_begin_tls(struct client *client)
-{
-    struct run *run = client->run;
-    pthread_mutex_lock(&run->tls_mutex);
-    client->tls = tls_start(run->tls[client_kind(client)], client->fd, client->session_before);
-    pthread_mutex_unlock(&run->tls_mutex);
-}
 
 static void client_end_tls(struct client *client)
 {
     SSL_SESSION *session;
     if (client->tls == NULL)
         return;
-    client->figures->tls_resumed += SSL_session_reused(client->tls) == 1;
     session = tls_end(client->tls);
     client->tls = NULL;
     if (session == NULL)
@@ -113,8 +98,6 @@ static void client_end_tls(struct client *client)
 /* The one place where a connection ends. */
 static void client_close(struct client *client)
 {
-    for (; client->expected.count > 0; expect_pop(&client->expected))
-        client->figures->unanswered++;
     expect_clear(&client->expected);
     client_end_tls(client);
     close(client->fd);
@@ -134,7 +117,6 @@ static void client_end(struct client *client)
         struct linger linger = {.l_onoff = 1, .l_linger = 0};
         setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     }
-    client->figures->endings[client->ending]++;
     client_close(client);
 }
 
@@ -190,7 +172,7 @@ static void client_connect_failed(struct client *client, int error)
     /* Headgate has to accept clients even while Redis is away. */
     if (client->run->options.headgate != NULL || !run_excused(client->run))
         run_violation(client->run, "client %" PRIu32 ": cannot connect: %s", client->index, strerror(error));
-    client->figures->refused++;
+    client->figures->closed_by_peer++;
     client_close(client);
 }
 
@@ -204,7 +186,7 @@ static void client_connected(struct client *client)
         return;
     }
     if (client->run->options.tls)
-        client_begin_tls(client);
+        client->tls = tls_start(client->run->tls, client->fd, client->session_before);
     client->link = LINK_OPEN;
     client->figures->connections++;
     client->session = (struct session){.resp = 2, .user = client_home_user(client)};
@@ -362,6 +344,44 @@ static void client_advance(struct client *client, int64_t now)
 
 /* ---- receiving ---- */
 
+/* The deliberate faults of the self-test, on one whole reply. False if this one cannot have it. */
+static bool commit_fault(struct client *client, size_t length)
+{
+    static const char refusal[] = "-ERR headgate: Redis is not there\r\n";
+    char *frame = buffer_reserve(&client->in, 0) - buffer_length(&client->in);
+    char *identity = memmem(frame, length, "xt:", 3);
+    size_t left = buffer_length(&client->in) - length;
+    size_t second = left > 0 ? reply_measure(frame + length, left) : 0;
+    switch (client->run->options.fault) {
+    case FAULT_OTHER:
+        if (identity != NULL)
+            identity[3] = identity[3] == '9' ? '1' : (char)(identity[3] + 1);
+        return false;
+    case FAULT_REORDER:
+        if (second == 0 || second == SIZE_MAX || (second == length && memcmp(frame, frame + length, length) == 0))
+            return false;
+        verify_frame(client, frame + length, second);
+        verify_frame(client, frame, length);
+        buffer_consume(&client->in, length + second);
+        return true;
+    case FAULT_DUPLICATE:
+        verify_frame(client, frame, length);
+        return false;
+    case FAULT_REFUSE:
+        verify_frame(client, refusal, sizeof refusal - 1);
+        buffer_consume(&client->in, length);
+        return true;
+    case FAULT_DROP:
+        buffer_consume(&client->in, length);
+        return true;
+    case FAULT_CLOSE:
+        client_closed_by_peer(client);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void client_take_frames(struct client *client)
 {
     while (buffer_length(&client->in) > 0) {
@@ -375,6 +395,9 @@ static void client_take_frames(struct client *client)
             client_close(client);
             return;
         }
+        if (client->run->options.fault != FAULT_NONE && client_random(client, FAULT_ONE_IN) == 0 &&
+            commit_fault(client, length))
+            continue;
         verify_frame(client, buffer_head(&client->in), length);
         buffer_consume(&client->in, length);
     }
@@ -421,7 +444,7 @@ void client_event(struct client *client, uint32_t events)
 static int64_t client_patience(const struct client *client)
 {
     const struct options *options = &client->run->options;
-    return options->attackers > 0 ? (int64_t)options->patience * SECOND_US : STALL_US;
+    return options->attackers > 0 ? PATIENCE_US : STALL_US;
 }
 
 static void client_check_stall(struct client *client, int64_t now)

@@ -20,9 +20,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The default user is 0. Those behind the named ones nobody says: who comes by TLS is one of them where Headgate has
- * their passwords, the first by upstream_user, the second by an identity. */
-#define USERS 5
+/* The default user is 0. The last, whose password Headgate has, nobody says: who comes by TLS with a certificate is it.
+ */
+#define USERS 4
 #define USERS_NAMED 3
 #define DATABASES 3
 #define SLOTS 4
@@ -66,24 +66,13 @@ enum ending {
     ENDING_QUIT     /* the server closes after its reply to QUIT */
 };
 
-/* Kinds of counted events; see figures_print(). */
 struct figures {
     uint64_t requests;
-    uint64_t silent; /* requests that have no reply */
-    uint64_t verified;
+    uint64_t verified; /* replies */
     uint64_t pushes;
-    uint64_t redirected; /* keys of attackers that pushes told of */
     uint64_t connections;
-    uint64_t tls_resumed;
-    uint64_t endings[ENDING_QUIT + 1]; /* the first: after an excused error */
-    uint64_t closed_by_peer;
-    uint64_t refused; /* connections, while Redis was away and without Headgate */
-    uint64_t unanswered;
+    uint64_t closed_by_peer; /* excused, as are those that Redis did not take while it was away */
     uint64_t resynced; /* replies that only could be checked for belonging to somebody else, as Redis lost its data */
-    uint64_t gaps;
-    uint64_t errors_loading;
-    uint64_t errors_upstream;
-    uint64_t units[64];
 };
 
 struct client {
@@ -105,7 +94,6 @@ struct client {
     struct buffer in;
     struct expect_queue expected;
     struct session session;
-    uint8_t unit; /* 1 + the number of the one that is made up now; 0: none of the table */
 
     enum ending ending;
     size_t ending_left; /* bytes still to send before the end */
@@ -120,14 +108,10 @@ struct client {
 
     int64_t known_id;    /* CLIENT ID; 0: not asked */
     unsigned id_changes; /* after client_id_timeout it is another one, once */
-    int64_t lifetime;    /* last value of the counter that outlives connections */
-    unsigned lifetime_epoch;
-    bool listening;   /* between the replies to SUBSCRIBE and UNSUBSCRIBE */
-    uint32_t channel; /* to that of this generation */
+    bool listening;      /* between the replies to SUBSCRIBE and UNSUBSCRIBE */
+    uint32_t channel;    /* to that of this generation */
     struct tracker channel_trackers[NEIGHBOURS];
-    struct tracker mailbox_trackers[NEIGHBOURS];
     uint64_t published[NEIGHBOURS];
-    uint64_t mailed[NEIGHBOURS];
 };
 
 void client_init(struct client *client, struct run *run, struct figures *figures, int epoll, uint32_t index);

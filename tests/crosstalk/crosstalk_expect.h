@@ -14,19 +14,16 @@ enum expect_kind {
     EXPECT_LARGE,       /* bulk: count bytes full of the identity of number */
     EXPECT_INTEGER,     /* number, as long as Redis keeps its data */
     EXPECT_RANGE,       /* number … count */
-    EXPECT_LIFETIME,    /* an integer above all that this client has had; count: the epoch in which it was asked for */
     EXPECT_CLIENT_ID,   /* the same on this connection each time */
     EXPECT_CLIENT_INFO, /* with the name of number (0: none), user and database of count */
     EXPECT_NULL,
     EXPECT_NULL_ARRAY,
     EXPECT_ARRAY,        /* of count elements, whose expectations follow */
     EXPECT_LIST_KEY,     /* bulk: the own list's key for user and database of count, generation of number */
-    EXPECT_MAILBOX,      /* nothing, or a message out of the mailbox of generation number */
     EXPECT_SUBSCRIBED,   /* to the channel of generation number */
     EXPECT_UNSUBSCRIBED, /* from the channel of generation number */
     EXPECT_ERROR,        /* that starts with text */
     EXPECT_ERROR_OWN,    /* that starts with text and holds the identity of number */
-    EXPECT_ERROR_STORED, /* that starts with text, as long as Redis keeps its data */
     EXPECT_HELLO,        /* the map that tells of protocol number */
     EXPECT_RESET
 };
@@ -34,7 +31,6 @@ enum expect_kind {
 struct expectation {
     uint8_t kind; /* enum expect_kind */
     uint8_t resp; /* protocol version in which the reply comes */
-    uint8_t unit; /* 1 + the number of the unit that asked for it; 0: none did */
     uint32_t count;
     int64_t number;
     const char *text; /* a string constant */

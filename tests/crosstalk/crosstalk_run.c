@@ -1,38 +1,53 @@
 #include "crosstalk_run.h"
 
 #include "crosstalk_attacker.h"
-#include "crosstalk_chaos.h"
-#include "crosstalk_fault_proxy.h"
-#include "crosstalk_figures.h"
-#include "crosstalk_loop.h"
-#include "crosstalk_rotation.h"
+#include "crosstalk_client.h"
 #include "crosstalk_servers.h"
 #include "crosstalk_verify.h"
-#include "crosstalk_watch.h"
+#include "rig_random.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
-#define LOOPS_MAX 16
+#define LOOPS 2
+#define EVENTS_MAX 64
+#define TICK_US 1000
+#define ROTATION_US 500000
+#define ROTATIONS_LEAST 3
+#define PAUSE_MIN_US 200000
+#define STOP_US 200000
+#define DOWN_RANGE_US 500000
 #define VIOLATIONS_SHOWN 5
 #define TURN_US 5000
 #define SECOND_US ((int64_t)1000000)
 #define FINAL_US (40 * SECOND_US)
-/* Fewer would not tell that what is old can go. */
-#define ROTATIONS_LEAST 3
+
+/* A thread, and every LOOPS-th client. */
+struct loop {
+    struct run *run;
+    unsigned number;
+    int epoll;
+    pthread_t thread;
+    struct figures figures;
+};
 
 /* Everything of one run that only the main thread touches. */
 struct rig {
     struct servers servers;
-    struct chaos chaos;
-    struct rotation rotation;
-    struct fault_proxy *fault_proxy;
+    uint64_t chaos_random;
+    unsigned chaos_turn;
+    int64_t next_chaos_us;
+    int64_t next_rotation_us;
+    unsigned rotations;
     struct watch watch;
     struct attackers attackers;
-    struct loop loops[LOOPS_MAX];
+    struct loop loops[LOOPS];
     unsigned loops_started;
     int64_t start_us;
     int64_t load_us; /* how long the load lasted */
@@ -51,10 +66,39 @@ void run_violation(struct run *run, const char *format, ...)
     atomic_store(&run->phase, PHASE_STOP);
 }
 
+static void *loop_run(void *context)
+{
+    struct loop *loop = context;
+    struct epoll_event events[EVENTS_MAX];
+    int64_t next_tick = 0;
+    while (run_phase(loop->run) != PHASE_STOP) {
+        int count = epoll_wait(loop->epoll, events, EVENTS_MAX, 1);
+        for (int at = 0; at < count; at++)
+            client_event(events[at].data.ptr, events[at].events);
+        int64_t now = now_us();
+        if (now < next_tick)
+            continue;
+        next_tick = now + TICK_US;
+        for (uint32_t index = loop->number; index < loop->run->options.clients; index += LOOPS)
+            client_tick(&loop->run->clients[index], now);
+    }
+    return NULL;
+}
+
+static bool loop_start(struct loop *loop, struct run *run, unsigned number)
+{
+    *loop = (struct loop){.run = run, .number = number, .epoll = epoll_create1(EPOLL_CLOEXEC)};
+    if (loop->epoll < 0)
+        return false;
+    for (uint32_t index = number; index < run->options.clients; index += LOOPS)
+        client_init(&run->clients[index], run, &loop->figures, loop->epoll, index);
+    return pthread_create(&loop->thread, NULL, loop_run, loop) == 0;
+}
+
 static bool rig_start_attackers(struct rig *rig, struct run *run)
 {
     return run->options.attackers == 0 ||
-           (watch_start(&rig->watch, run, &rig->servers) && attackers_start(&rig->attackers, run, run->options.trace));
+           (watch_start(&rig->watch, run, &rig->servers) && attackers_start(&rig->attackers, run));
 }
 
 static bool rig_choose_client_port(const struct rig *rig, struct run *run)
@@ -65,7 +109,12 @@ static bool rig_choose_client_port(const struct rig *rig, struct run *run)
         return true;
     run->client_port =
         run->options.headgate != NULL ? servers->headgate_tls_port.number : servers->redis_tls_port.number;
-    return rotation_equip_clients(run, &servers->secrets);
+    char ca[FILE_PATH_MAX], certificate[FILE_PATH_MAX], key[FILE_PATH_MAX];
+    directory_file(servers->directory, "ca.pem", ca);
+    directory_file(servers->directory, "client.pem", certificate);
+    directory_file(servers->directory, "client.key", key);
+    run->tls = tls_context_new(ca, run->options.rotate ? certificate : NULL, key);
+    return run->tls != NULL;
 }
 
 static bool rig_start(struct rig *rig, struct run *run)
@@ -79,14 +128,9 @@ static bool rig_start(struct rig *rig, struct run *run)
             return false;
         run->port = rig->servers.headgate.port.number;
     }
-    if (options->through_fault_proxy) {
-        rig->fault_proxy = fault_proxy_start(options->fault, rig->servers.redis.port.number, options->seed, &run->port);
-        if (rig->fault_proxy == NULL)
-            return false;
-    }
     if (!rig_choose_client_port(rig, run))
         return false;
-    for (; rig->loops_started < options->loops; rig->loops_started++)
+    for (; rig->loops_started < LOOPS; rig->loops_started++)
         if (!loop_start(&rig->loops[rig->loops_started], run, rig->loops_started))
             return false;
     return rig_start_attackers(rig, run);
@@ -102,9 +146,63 @@ static bool rig_wait(struct rig *rig, struct run *run)
         run_violation(run, "headgate ended by itself");
     else if (now_us() > rig->start_us + (int64_t)run->options.seconds * SECOND_US)
         run_violation(run, "the run did not end within %u s", run->options.seconds);
-    else if (run->options.attackers > 0)
-        watch_step(&rig->watch);
+    else if (run->options.attackers > 0 && now_us() >= rig->watch.next_us)
+        watch_look(&rig->watch);
     return run_phase(run) != PHASE_STOP;
+}
+
+static bool restart_redis(struct rig *rig, struct run *run)
+{
+    atomic_fetch_add(&run->epoch, 1);
+    servers_kill_redis(&rig->servers);
+    usleep((useconds_t)(next_random(&rig->chaos_random) % DOWN_RANGE_US));
+    bool started = servers_start_redis(&rig->servers, &run->options);
+    atomic_fetch_add(&run->epoch, 1);
+    return started;
+}
+
+/* Does the next fault if it is due; each kind comes round even in a short run. While it lasts, and for a while after,
+ * the run excuses what follows from it. False if Redis does not come back. */
+static bool chaos_step(struct rig *rig, struct run *run)
+{
+    static const char faults[] = "kskrpk";
+    bool done = true;
+    if (now_us() < rig->next_chaos_us)
+        return true;
+    atomic_store(&run->excused_until_us, now_us() + 3600 * SECOND_US);
+    switch (faults[rig->chaos_turn++ % strlen(faults)]) {
+    case 's':
+        kill(rig->servers.redis.pid, SIGSTOP);
+        usleep(STOP_US);
+        kill(rig->servers.redis.pid, SIGCONT);
+        break;
+    case 'r':
+        done = restart_redis(rig, run);
+        break;
+    case 'p':
+        (void)servers_ask_redis(&rig->servers, "CLIENT KILL TYPE pubsub\r\n", ":");
+        break;
+    default:
+        (void)servers_ask_redis(&rig->servers, "CLIENT KILL TYPE normal\r\n", ":");
+    }
+    atomic_store(&run->excused_until_us, now_us() + 5 * SECOND_US);
+    rig->next_chaos_us = now_us() + PAUSE_MIN_US + (int64_t)(next_random(&rig->chaos_random) % SECOND_US);
+    return done;
+}
+
+/* On a busy machine it takes its time, and who asks waits for two seconds only. */
+static bool rotate(struct rig *rig)
+{
+    if (now_us() < rig->next_rotation_us)
+        return true;
+    bool done = servers_renew_tls(&rig->servers);
+    for (int64_t limit = now_us() + PATIENCE_US; done && now_us() < limit; usleep(TURN_US))
+        if (servers_ask_headgate(&rig->servers, "RELOAD\r\n", "+OK")) {
+            rig->next_rotation_us = now_us() + ROTATION_US;
+            rig->rotations++;
+            return true;
+        }
+    return false;
 }
 
 /* Sends load until enough requests were sent, or too little time is left for the rest of the run. */
@@ -114,15 +212,14 @@ static void rig_load(struct rig *rig, struct run *run)
     while (rig_wait(rig, run)) {
         if (atomic_load(&run->requests_left) <= 0 || now_us() > rig->start_us + limit)
             break;
-        if (run->options.chaos && !chaos_step(&rig->chaos))
+        if (run->options.chaos && !chaos_step(rig, run))
             run_violation(run, "redis-server does not start again");
-        if (run->options.rotate && !rotation_step(&rig->rotation))
+        if (run->options.rotate && !rotate(rig))
             run_violation(run, "the secrets could not be exchanged");
     }
     rig->load_us = now_us() - rig->start_us;
-    if (run->options.rotate && run_phase(run) != PHASE_STOP && rig->rotation.done < ROTATIONS_LEAST)
-        run_violation(run, "the secrets were exchanged only %u times: more --requests or --seconds",
-                      rig->rotation.done);
+    if (run->options.rotate && run_phase(run) != PHASE_STOP && rig->rotations < ROTATIONS_LEAST)
+        run_violation(run, "the secrets were exchanged only %u times: more --seconds", rig->rotations);
 }
 
 /* A phase never follows PHASE_STOP, which a violation may have set meanwhile. */
@@ -167,7 +264,7 @@ static void rig_join(struct rig *rig, struct run *run)
 {
     atomic_store(&run->phase, PHASE_STOP);
     for (unsigned at = 0; at < rig->loops_started; at++)
-        loop_join(&rig->loops[at]);
+        pthread_join(rig->loops[at].thread, NULL);
     rig->loops_started = 0;
     attackers_join(&rig->attackers);
 }
@@ -180,18 +277,22 @@ static void rig_end(struct rig *rig, struct run *run)
     for (uint32_t index = 0; index < run->options.clients; index++)
         client_free(&run->clients[index]);
     attackers_free(&rig->attackers);
-    if (rig->fault_proxy != NULL)
-        printf("  %-34s %12u\n", "faults committed", fault_proxy_stop(rig->fault_proxy));
+}
+
+static void figures_print(const struct figures *figures, double seconds)
+{
+    printf("  %.1f s, %" PRIu64 " requests, %" PRIu64 " replies verified, %" PRIu64 " only in part, %" PRIu64
+           " pushes, %" PRIu64 " connections, %" PRIu64 " of them closed or refused (excused)\n",
+           seconds, figures->requests, figures->verified, figures->resynced, figures->pushes, figures->connections,
+           figures->closed_by_peer);
 }
 
 static int rig_run(struct rig *rig, struct run *run)
 {
-    struct figures sum = {0};
     rig->start_us = now_us();
-    chaos_init(&rig->chaos, run, &rig->servers);
-    rotation_init(&rig->rotation, run, &rig->servers);
+    rig->chaos_random = run->options.seed;
+    rig->next_chaos_us = now_us() + SECOND_US;
     bool started = rig_start(rig, run);
-    unsigned loops = rig->loops_started;
     if (started) {
         rig_load(rig, run);
         rig_final(rig, run);
@@ -199,16 +300,8 @@ static int rig_run(struct rig *rig, struct run *run)
     rig_join(rig, run);
     if (started && atomic_load(&run->violations) == 0)
         check_finished(run);
-    for (unsigned at = 0; at < loops; at++)
-        figures_add(&sum, &rig->loops[at].figures);
-    if (started)
-        figures_print(&sum, &rig->chaos, (double)rig->load_us / 1e6);
-    if (started && run->options.rotate)
-        printf("  %-34s %12u\n", "all secrets exchanged", rig->rotation.done);
-    if (started && run->options.attackers > 0) {
-        attackers_print(&rig->attackers);
-        watch_print(&rig->watch);
-    }
+    for (unsigned at = 0; started && at < LOOPS; at++)
+        figures_print(&rig->loops[at].figures, (double)rig->load_us / 1e6);
     rig_end(rig, run);
     return !started ? 2 : atomic_load(&run->violations) > 0 ? 1 : 0;
 }
@@ -220,18 +313,15 @@ int run_execute(const struct options *options)
     int result = 2;
     if (run != NULL && rig != NULL) {
         run->options = *options;
-        pthread_mutex_init(&run->tls_mutex, NULL);
         run->clients = calloc(options->clients, sizeof *run->clients);
         atomic_store(&run->requests_left, options->requests);
-        if (run->clients != NULL && options->loops <= LOOPS_MAX) {
+        if (run->clients != NULL) {
             for (uint32_t index = 0; index < options->clients; index++)
                 run->clients[index].fd = -1;
             result = rig_run(rig, run);
-            servers_free(&rig->servers, result != 0 && !options->through_fault_proxy);
+            servers_free(&rig->servers, result != 0 && options->fault == FAULT_NONE);
         }
-        for (unsigned kind = 0; kind < SECRETS_CLIENT_KINDS; kind++)
-            SSL_CTX_free(run->tls[kind]);
-        pthread_mutex_destroy(&run->tls_mutex);
+        SSL_CTX_free(run->tls);
         free(run->clients);
     }
     free(run);

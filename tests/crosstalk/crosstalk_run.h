@@ -5,23 +5,20 @@
 #ifndef CROSSTALK_RUN_H
 #define CROSSTALK_RUN_H
 
-#include "crosstalk_secrets.h"
 #include "rig_process.h"
 
 #include <openssl/types.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The deliberate faults of the self-test's proxy. */
+/* The deliberate faults of the self-test: what the judges are told in place of what came. */
 enum fault {
     FAULT_NONE,
-    FAULT_SWAP,      /* two clients get each other's reply */
+    FAULT_OTHER,     /* another client's reply */
     FAULT_REORDER,   /* two replies of one client change places */
     FAULT_DROP,      /* a reply is lost */
     FAULT_DUPLICATE, /* a reply comes twice */
-    FAULT_CORRUPT,   /* a digit of a reply is another */
     FAULT_REFUSE,    /* a reply is replaced by an error though nothing is wrong */
     FAULT_CLOSE,     /* a connection is closed though nothing is wrong */
     FAULT_LEAK,      /* an attacker is given a client's reply, too */
@@ -37,18 +34,13 @@ struct options {
     int64_t requests;
     unsigned seconds; /* the whole run ends within */
     unsigned threads; /* of Headgate */
-    unsigned loops;   /* threads that drive the clients */
     uint64_t seed;
     bool chaos;
     uint32_t attackers; /* clients that try to disturb the others */
-    uint64_t attacks;   /* the kinds of attacks, as a set of bits (crosstalk_attacks.h) */
-    const char *trace;  /* the file for all that attackers send; NULL: none */
-    unsigned patience;  /* seconds in which each request has to be answered, among attackers */
     bool tls;           /* clients and Headgate, Headgate and Redis speak TLS; attackers and the run itself do not */
-    bool rotate;        /* all secrets of TLS and of users are exchanged all the time; with tls */
+    bool rotate;        /* certificates, keys and passwords are read anew all the time; with tls */
     bool limits;        /* Headgate has rules that hold requests and ask Redis about them, but refuse none */
     bool self_test;
-    bool through_fault_proxy; /* clients speak to the fault proxy */
     enum fault fault;
 };
 
@@ -61,14 +53,11 @@ enum phase {
 
 struct client;
 
-#define LANES_TOLD 64
-
 struct run {
     struct options options;
-    uint16_t port;                      /* of 127.0.0.1, for attackers */
-    uint16_t client_port;               /* the same for clients */
-    pthread_mutex_t tls_mutex;          /* of what follows */
-    SSL_CTX *tls[SECRETS_CLIENT_KINDS]; /* of clients; NULL: plain */
+    uint16_t port;        /* of 127.0.0.1, for attackers */
+    uint16_t client_port; /* the same for clients */
+    SSL_CTX *tls;         /* of clients; NULL: plain */
     struct client *clients;
     atomic_int phase;
     atomic_llong requests_left;
@@ -79,10 +68,6 @@ struct run {
     atomic_llong excused_until_us;
     atomic_uint violations;
     atomic_uint finished; /* clients that passed the final check */
-    atomic_llong slowest_us;
-    /* Ids that connections to Redis have which clients share, for attackers. */
-    atomic_uint lanes[LANES_TOLD];
-    atomic_uint lane_count;
 };
 
 static inline enum phase run_phase(const struct run *run)

@@ -7,7 +7,7 @@
 
 #define WORDS_MAX 16
 
-const char *const user_names[USERS] = {"default", "crosstalk1", "crosstalk2", "by-upstream", "by-identity"};
+const char *const user_names[USERS] = {"default", "crosstalk1", "crosstalk2", "by-certificate"};
 const char *const user_passwords[USERS_NAMED] = {"any", "secret1", "secret2"};
 
 const char *const slot_names[SLOTS] = {"a", "b", "c", "d"};
@@ -46,7 +46,6 @@ void expect(struct client *client, struct expectation expectation)
 {
     expectation.resp = (uint8_t)client->session.resp;
     expectation.sent_us = now_us();
-    expectation.unit = client->unit;
     expect_push(&client->expected, expectation);
 }
 

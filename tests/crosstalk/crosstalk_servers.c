@@ -6,8 +6,41 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char test[] = "crosstalk";
+
+#define CERTIFIED_PASSWORD "secret3"
+
+bool servers_renew_tls(struct servers *servers)
+{
+    static const char *const subjects[] = {"redis", "headgate", "upstream", "client"};
+    bool made = true;
+    servers->serial++;
+    for (size_t at = 0; at < sizeof subjects / sizeof *subjects; at++) {
+        char name[32], certificate[FILE_PATH_MAX], key[FILE_PATH_MAX];
+        snprintf(name, sizeof name, "%s.pem", subjects[at]);
+        directory_file(servers->directory, name, certificate);
+        snprintf(name, sizeof name, "%s.key", subjects[at]);
+        directory_file(servers->directory, name, key);
+        made = made && authority_issue(servers->authority, (struct authority_subject){subjects[at], servers->serial},
+                                       certificate, key);
+    }
+    return made;
+}
+
+static bool make_tls(struct servers *servers)
+{
+    char path[FILE_PATH_MAX];
+    servers->authority = authority_make(1);
+    directory_file(servers->directory, "ca.pem", path);
+    if (servers->authority == NULL || !authority_write(&servers->authority, 1, path) || !servers_renew_tls(servers))
+        return false;
+    directory_file(servers->directory, "password", path);
+    FILE *file = fopen(path, "w");
+    bool written = file != NULL && fchmod(fileno(file), 0600) == 0 && fputs(CERTIFIED_PASSWORD "\n", file) >= 0;
+    return file != NULL && fclose(file) == 0 && written;
+}
 
 bool servers_prepare(struct servers *servers, const struct options *options)
 {
@@ -17,8 +50,7 @@ bool servers_prepare(struct servers *servers, const struct options *options)
     taken = server_prepare(&servers->headgate, test, "headgate") && taken && port_take(&servers->admin_port);
     taken = taken && port_take(&servers->redis_tls_port) && port_take(&servers->headgate_tls_port);
     if (taken)
-        return directory_make(servers->directory, test) &&
-               (!options->tls || secrets_make(&servers->secrets, servers->directory));
+        return directory_make(servers->directory, test) && (!options->tls || make_tls(servers));
     fprintf(stderr, "crosstalk: no free port: %s\n", strerror(errno));
     return false;
 }
@@ -51,28 +83,24 @@ static void write_attacker_conf(FILE *file, const struct options *options)
 
 static void write_user(FILE *file, unsigned user, const char *password)
 {
-    fprintf(file, "user %s on >%s ~u%u:* ~mb:* ~life:* &* +@all\n", user_names[user], password, user);
+    fprintf(file, "user %s on >%s ~u%u:* ~life:* &* +@all\n", user_names[user], password, user);
 }
 
 static void write_users(FILE *file, const struct options *options)
 {
-    char password[SECRETS_PASSWORD_MAX];
     for (unsigned user = 1; user < USERS_NAMED; user++)
         write_user(file, user, user_passwords[user]);
-    for (unsigned user = USERS_NAMED; user < USERS && options->rotate; user++) {
-        secrets_password(password, user, 0);
-        write_user(file, user, password);
-    }
+    if (options->rotate)
+        write_user(file, USERS - 1, CERTIFIED_PASSWORD);
 }
 
 static void write_redis_tls(FILE *file, const struct servers *servers, const struct options *options)
 {
-    char certificate[FILE_PATH_MAX], key[FILE_PATH_MAX], ca[FILE_PATH_MAX];
-    secrets_redis_path(&servers->secrets, "certificate", certificate);
-    secrets_redis_path(&servers->secrets, "key", key);
-    secrets_redis_path(&servers->secrets, "ca", ca);
-    fprintf(file, "tls-port %u\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients %s\n",
-            (unsigned)servers->redis_tls_port.number, certificate, key, ca, options->rotate ? "yes" : "no");
+    const char *directory = servers->directory;
+    fprintf(file,
+            "tls-port %u\ntls-cert-file %s/redis.pem\ntls-key-file %s/redis.key\ntls-ca-cert-file "
+            "%s/ca.pem\ntls-auth-clients %s\n",
+            (unsigned)servers->redis_tls_port.number, directory, directory, directory, options->rotate ? "yes" : "no");
 }
 
 /* What is written into configurations. */
@@ -137,18 +165,20 @@ static const char limit_rules[] = "[limit:asked]\n"
                                   "keys = *1 *3\n"
                                   "action = observe\n";
 
-/* Whose secrets are exchanged: on both sides, of upstream_user, and of an identity, which half of the clients have. All
- * of them shake hands at once, and on a busy machine some for longer than usual: no closed connection is excused. */
+/* What is read anew with them: on both sides, of upstream_user, and of the identity that all clients have. All shake
+ * hands at once, and on a busy machine some for longer than usual: no closed connection is excused. */
 static void write_rotation(FILE *file, const struct servers *servers)
 {
     const char *directory = servers->directory;
+    const char *user = user_names[USERS - 1];
+    fprintf(
+        file,
+        "client_certificates = required\ntls_handshake_timeout = 60s\ntls_ca = %s/ca.pem\nupstream_certificate = "
+        "%s/upstream.pem\nupstream_key = %s/upstream.key\nupstream_user = %s\nupstream_password_file = %s/password\n",
+        directory, directory, directory, user, directory);
     fprintf(file,
-            "client_certificates = required\ntls_handshake_timeout = 60s\ntls_ca = %s/ca.pem\nupstream_certificate = "
-            "%s/upstream.pem\n"
-            "upstream_key = %s/upstream.key\nupstream_user = %s\nupstream_password_file = %s/%s\n",
-            directory, directory, directory, user_names[USERS_NAMED], directory, user_names[USERS_NAMED]);
-    fprintf(file, "[identity:somebody]\ncertificate = cn:%s\nupstream_user = %s\nupstream_password_file = %s/%s\n",
-            secrets_client_names[1], user_names[USERS_NAMED + 1], directory, user_names[USERS_NAMED + 1]);
+            "[identity:somebody]\ncertificate = cn:client\nupstream_user = %s\nupstream_password_file = %s/password\n",
+            user, directory);
 }
 
 static void write_addresses(FILE *file, const struct servers *servers, bool tls)
@@ -158,7 +188,7 @@ static void write_addresses(FILE *file, const struct servers *servers, bool tls)
     if (tls)
         fprintf(file,
                 "listen = 127.0.0.1:%u, rediss://127.0.0.1:%u\nupstream = rediss://127.0.0.1:%u\n"
-                "tls_certificate = %s/server.pem\ntls_key = %s/server.key\nupstream_ca = %s/ca.pem\n",
+                "tls_certificate = %s/headgate.pem\ntls_key = %s/headgate.key\nupstream_ca = %s/ca.pem\n",
                 (unsigned)servers->headgate.port.number, (unsigned)servers->headgate_tls_port.number,
                 (unsigned)servers->redis_tls_port.number, directory, directory, directory);
     else
@@ -173,7 +203,6 @@ static void configure_headgate(FILE *file, const void *context)
     write_addresses(file, servers, options->tls);
     /* Short, so that clients go back to shared lanes in the midst of everything. */
     fprintf(file, "threads = %u\npool = %s\nclient_id_timeout = 200ms\n", options->threads, options->pool);
-    fputs(options->trace != NULL ? "log_level = debug\n" : "", file);
     if (options->attackers > 0 || options->rotate)
         /* More connections are opened than a busy machine makes in the usual time, and no error is excused here. */
         fputs("upstream_wait = 60s\n", file);
@@ -212,6 +241,6 @@ void servers_free(struct servers *servers, bool keep)
     port_release(&servers->admin_port);
     port_release(&servers->redis_tls_port);
     port_release(&servers->headgate_tls_port);
-    secrets_free(&servers->secrets);
+    authority_free(servers->authority);
     directory_leave(servers->directory, test, keep);
 }

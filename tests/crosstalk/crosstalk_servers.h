@@ -3,7 +3,7 @@
 #define CROSSTALK_SERVERS_H
 
 #include "crosstalk_run.h"
-#include "crosstalk_secrets.h"
+#include "rig_certificate.h"
 #include "rig_servers.h"
 
 #include <stdbool.h>
@@ -16,13 +16,17 @@ struct servers {
     /* For TLS, beside the plain ones. */
     struct port redis_tls_port;
     struct port headgate_tls_port;
-    struct secrets secrets;
+    struct authority *authority; /* of all certificates */
+    unsigned serial;             /* of the last */
 };
 
 /* Each tells on standard error why it returns false. */
 bool servers_prepare(struct servers *servers, const struct options *options);
 bool servers_start_redis(struct servers *servers, const struct options *options);
 bool servers_start_headgate(struct servers *servers, const struct options *options);
+
+/* Makes all certificates and keys anew, of which Headgate reads its own when it is told to. */
+bool servers_renew_tls(struct servers *servers);
 
 /* Ends Redis as a crash would. */
 void servers_kill_redis(struct servers *servers);

@@ -44,11 +44,6 @@ size_t text_channel(char *out, uint32_t client, uint32_t generation)
     return text_write(out, "ch:%" PRIu32 ":%" PRIu32, client, generation);
 }
 
-size_t text_mailbox(char *out, uint32_t client, uint32_t generation)
-{
-    return text_write(out, "mb:%" PRIu32 ":%" PRIu32, client, generation);
-}
-
 size_t text_message(char *out, const struct message *message)
 {
     return text_write(out, "xm:%" PRIu32 ":%" PRIu32 ":%" PRIu32 ":%" PRIu64 ";", message->to, message->from,

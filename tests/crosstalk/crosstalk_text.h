@@ -5,7 +5,7 @@
  * value     an identity and padding whose length follows from it
  * message   xm:TO:FROM:GENERATION OF THE SENDER:NUMBER;              what one client sends to another
  * key       uUSER:CLIENT:GENERATION MODULO 256:DATABASE:NAME
- * channel   ch:CLIENT:GENERATION, mailbox mb:CLIENT:GENERATION
+ * channel   ch:CLIENT:GENERATION
  *
  * A client starts a new generation with every connection and whenever Redis lost its data: what an earlier connection
  * left under way can then disturb nothing. Keys are reused after 256 generations to bound the memory of Redis. Fewer
@@ -34,7 +34,6 @@ size_t text_identity(char *out, uint32_t client, uint64_t sequence);
 size_t text_value(char *out, uint32_t client, uint64_t sequence);
 size_t text_key(char *out, unsigned user, uint32_t client, uint32_t generation, unsigned database, const char *name);
 size_t text_channel(char *out, uint32_t client, uint32_t generation);
-size_t text_mailbox(char *out, uint32_t client, uint32_t generation);
 size_t text_message(char *out, const struct message *message);
 
 /* False if it is not a message. */

@@ -1,7 +1,7 @@
 #include "crosstalk_verify.h"
 
+#include "crosstalk_attacker.h"
 #include "crosstalk_text.h"
-#include "crosstalk_workload.h"
 #include "rig_reply.h"
 
 #include <inttypes.h>
@@ -21,19 +21,16 @@ static const char *const kind_names[] = {
     [EXPECT_LARGE] = "large value",
     [EXPECT_INTEGER] = "integer",
     [EXPECT_RANGE] = "integer from",
-    [EXPECT_LIFETIME] = "integer above",
     [EXPECT_CLIENT_ID] = "CLIENT ID",
     [EXPECT_CLIENT_INFO] = "CLIENT INFO",
     [EXPECT_NULL] = "null",
     [EXPECT_NULL_ARRAY] = "null array",
     [EXPECT_ARRAY] = "array",
     [EXPECT_LIST_KEY] = "list key",
-    [EXPECT_MAILBOX] = "null or message in mailbox",
     [EXPECT_SUBSCRIBED] = "subscribed to channel",
     [EXPECT_UNSUBSCRIBED] = "unsubscribed from channel",
     [EXPECT_ERROR] = "error",
     [EXPECT_ERROR_OWN] = "error",
-    [EXPECT_ERROR_STORED] = "error",
     [EXPECT_HELLO] = "HELLO map of protocol",
     [EXPECT_RESET] = "status RESET",
 };
@@ -57,9 +54,7 @@ void verify_describe(const struct client *client, char *out)
         snprintf(out, DESCRIPTION_MAX, "nothing");
         return;
     }
-    int64_t number = head->kind == EXPECT_LIFETIME    ? client->lifetime
-                     : head->kind == EXPECT_CLIENT_ID ? client->known_id
-                                                      : head->number;
+    int64_t number = head->kind == EXPECT_CLIENT_ID ? client->known_id : head->number;
     snprintf(out, DESCRIPTION_MAX, "%s %s (client %" PRIu32 ", number %" PRId64 ", count %" PRIu32 ", RESP%u)",
              kind_names[head->kind], head->text != NULL ? head->text : "", client->index, number, head->count,
              (unsigned)head->resp);
@@ -79,20 +74,14 @@ static void bytes_show(const char *data, size_t length, char *out)
     *out = '\0';
 }
 
-static void show_unit(const struct expectation *expectation, char *out)
-{
-    const char *name = expectation->unit > 0 ? workload_unit_name(expectation->unit - 1U) : "-";
-    if (strlen(out) + strlen(name) + strlen(kind_names[expectation->kind]) + 4 < PAST_MAX)
-        sprintf(out + strlen(out), " %s(%s)", name, kind_names[expectation->kind]);
-}
-
 /* What was answered last, as far as that is kept, the latest first: an unusual reply may be due to what went before. */
 static void show_past(const struct client *client, char *out)
 {
     const struct expectation *past;
     *out = '\0';
     for (size_t place = 0; (past = expect_dropped(&client->expected, place)) != NULL; place++)
-        show_unit(past, out);
+        if (strlen(out) + strlen(kind_names[past->kind]) + 2 < PAST_MAX)
+            sprintf(out + strlen(out), ", %s", kind_names[past->kind]);
 }
 
 static void tell_violation(struct client *client, const char *what, const char *data, size_t length)
@@ -146,10 +135,7 @@ static bool message_in_order(struct client *client, struct tracker *tracker, con
     *tracker = (struct tracker){message->generation, message->number};
     if (!followed || message->number == last + 1)
         return true;
-    if (message->number <= last || !client->run->options.chaos)
-        return false;
-    client->figures->gaps++;
-    return true;
+    return message->number > last && client->run->options.chaos;
 }
 
 static bool message_is_own(struct client *client, const struct token *token, struct tracker *trackers)
@@ -173,7 +159,7 @@ static bool is_attackers_key(const struct client *client, const struct token *to
 }
 
 /* The same in RESP2, where it comes to subscribers as a message: the cursor is behind its channel. */
-static bool check_redirected(struct client *client, struct cursor *cursor)
+static bool check_redirected(const struct client *client, struct cursor *cursor)
 {
     struct token token;
     token_next(cursor, &token);
@@ -185,7 +171,6 @@ static bool check_redirected(struct client *client, struct cursor *cursor)
         if (!is_attackers_key(client, &key))
             return false;
     }
-    client->figures->redirected++;
     return true;
 }
 
@@ -206,7 +191,7 @@ static bool check_published(struct client *client, struct cursor *cursor, int64_
 }
 
 /* The cursor is behind the word "invalidate". Null stands for all keys (Redis was emptied). */
-static bool check_invalidated(struct client *client, struct cursor *cursor)
+static bool check_invalidated(const struct client *client, struct cursor *cursor)
 {
     struct token token;
     token_next(cursor, &token);
@@ -215,10 +200,8 @@ static bool check_invalidated(struct client *client, struct cursor *cursor)
         uint32_t owner;
         char text[TEXT_MAX] = "";
         token_next(cursor, &token);
-        if (is_attackers_key(client, &token)) {
-            client->figures->redirected++;
+        if (is_attackers_key(client, &token))
             continue;
-        }
         if (token.length >= sizeof text)
             return false;
         memcpy(text, token.data, token.length);
@@ -275,23 +258,6 @@ static bool check_subscription(struct client *client, const struct expectation *
     client->channel = (uint32_t)expected->number;
     memset(client->channel_trackers, 0, sizeof client->channel_trackers);
     return token.type == ':' && token.number == (subscribed ? 1 : 0);
-}
-
-static bool check_mailbox(struct client *client, const struct expectation *expected, struct cursor *cursor)
-{
-    struct token token;
-    char own[TEXT_MAX];
-    size_t length = text_mailbox(own, client->index, (uint32_t)expected->number);
-    token_next(cursor, &token);
-    if (is_null(&token, expected->resp, '*'))
-        return true;
-    if (token.type != '*' || token.number != 2)
-        return false;
-    token_next(cursor, &token);
-    if (!is_bulk(&token, own, length))
-        return false;
-    token_next(cursor, &token);
-    return message_is_own(client, &token, client->mailbox_trackers);
 }
 
 static bool check_hello(const struct expectation *expected, struct cursor *cursor)
@@ -351,18 +317,6 @@ static bool check_client_info(struct client *client, const struct expectation *e
     return check_client_id(client, &id);
 }
 
-/* A value counts only if Redis cannot have lost its data between the command and the reply. */
-static bool check_lifetime(struct client *client, const struct expectation *expected, const struct token *token)
-{
-    if (token->type != ':')
-        return false;
-    bool sure = expected->count == atomic_load(&client->run->epoch);
-    bool right = !sure || client->lifetime_epoch != expected->count || token->number > client->lifetime;
-    client->lifetime = sure ? token->number : 0;
-    client->lifetime_epoch = expected->count;
-    return right;
-}
-
 static bool check_error(struct client *client, const struct expectation *expected, const struct token *token)
 {
     char identity[TEXT_MAX];
@@ -407,8 +361,6 @@ static bool check_token(struct client *client, const struct expectation *expecte
         return token->type == ':' && token->number == expected->number;
     case EXPECT_RANGE:
         return token->type == ':' && token->number >= expected->number && token->number <= (int64_t)expected->count;
-    case EXPECT_LIFETIME:
-        return check_lifetime(client, expected, token);
     case EXPECT_CLIENT_ID:
         return check_client_id(client, token);
     case EXPECT_CLIENT_INFO:
@@ -419,7 +371,6 @@ static bool check_token(struct client *client, const struct expectation *expecte
         return is_null(token, expected->resp, '*');
     case EXPECT_ERROR:
     case EXPECT_ERROR_OWN:
-    case EXPECT_ERROR_STORED:
         return check_error(client, expected, token);
     case EXPECT_RESET:
         client->listening = false;
@@ -450,8 +401,6 @@ static bool check_reply(struct client *client, const struct expectation *expecte
     switch ((enum expect_kind)expected->kind) {
     case EXPECT_ARRAY:
         return check_array(client, expected, cursor);
-    case EXPECT_MAILBOX:
-        return check_mailbox(client, expected, cursor);
     case EXPECT_SUBSCRIBED:
         return check_subscription(client, expected, cursor, "subscribe");
     case EXPECT_UNSUBSCRIBED:
@@ -467,20 +416,14 @@ static bool check_reply(struct client *client, const struct expectation *expecte
 /* ---- what faults excuse ---- */
 
 /* Errors of Redis or Headgate that tell of the other's absence. */
-static bool error_excused(struct client *client, const char *data, size_t length)
+static bool error_excused(const struct client *client, const char *data, size_t length)
 {
     struct cursor cursor = {data, data + length};
     struct token token;
     token_next(&cursor, &token);
     if (token.type != '-' || !run_excused(client->run))
         return false;
-    if (starts_with(&token, "LOADING"))
-        client->figures->errors_loading++;
-    else if (starts_with(&token, "ERR headgate:") || starts_with(&token, "UPSTREAM"))
-        client->figures->errors_upstream++;
-    else
-        return false;
-    return true;
+    return starts_with(&token, "LOADING") || starts_with(&token, "ERR headgate:") || starts_with(&token, "UPSTREAM");
 }
 
 static bool depends_on_data(const struct expectation *expected)
@@ -490,10 +433,7 @@ static bool depends_on_data(const struct expectation *expected)
     case EXPECT_LARGE:
     case EXPECT_INTEGER:
     case EXPECT_RANGE:
-    case EXPECT_LIFETIME:
     case EXPECT_ARRAY:
-    case EXPECT_MAILBOX:
-    case EXPECT_ERROR_STORED:
         return true;
     default:
         return false;
@@ -517,14 +457,9 @@ static bool take_excused(struct client *client, const char *data, size_t length)
 /* Not while faults are excused: then it is their time. */
 static void check_time(struct client *client, const struct expectation *expected, const char *data, size_t length)
 {
-    struct run *run = client->run;
-    int64_t age = now_us() - expected->sent_us;
-    if (run->options.chaos || run->options.attackers == 0)
-        return;
-    for (long long slowest = atomic_load(&run->slowest_us); age > slowest;)
-        if (atomic_compare_exchange_weak(&run->slowest_us, &slowest, age))
-            break;
-    if (age > (int64_t)run->options.patience * 1000000)
+    const struct options *options = &client->run->options;
+    int64_t patience = options->fault == FAULT_DELAY ? 0 : PATIENCE_US;
+    if (!options->chaos && options->attackers > 0 && now_us() > expected->sent_us + patience)
         tell_violation(client, "a reply that comes too late", data, length);
 }
 

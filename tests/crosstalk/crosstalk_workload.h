@@ -1,4 +1,5 @@
-/* What clients send: random units, each a command or a few that belong together, with the replies to expect. */
+/* What clients send: random units, each a command or a few that belong together (functions unit_…), with the replies to
+ * expect. */
 #ifndef CROSSTALK_WORKLOAD_H
 #define CROSSTALK_WORKLOAD_H
 
@@ -11,8 +12,5 @@ void workload_quit(struct client *client);
 
 /* The last commands of a run, which show that the client still works in every respect. */
 void workload_final(struct client *client);
-
-/* The name of a unit by its number, for figures; NULL behind the last. */
-const char *workload_unit_name(unsigned unit);
 
 #endif

@@ -100,7 +100,6 @@ class Certificates:
         self.ca = self._write("ca.pem", self.root.pem())
         self.other_ca = self._write("other-ca.pem", self.other_root.pem())
         self.both_ca = self._write("both-ca.pem", self.root.pem() + self.other_root.pem())
-        self.stranger_ca = self._write("stranger-ca.pem", self.stranger_root.pem())
         self._make_servers()
         self._make_clients()
 
@@ -110,9 +109,7 @@ class Certificates:
         self.wrong_host = self.issue("wrong-host", ("elsewhere.example", "192.0.2.1"))
         self.named = self.issue("named", ("redis.example",))
         self.expired = self.issue("expired", HERE, begin=NOW - 30 * DAY, end=NOW - DAY)
-        self.not_yet = self.issue("not-yet", HERE, begin=NOW + DAY, end=NOW + 30 * DAY)
         self.expiring = self.issue("expiring", HERE, end=NOW + 5 * DAY + DAY / 2)
-        self.self_signed = self.issue("self-signed", HERE, authority=None)
         self.stranger = self.issue("stranger", HERE, authority=self.stranger_root)
         self.nul_name = self.issue("nul-name", (), subject="localhost\0.evil.example")
         self.nul_alternative = self.issue("nul-alternative", ("localhost\0.evil.example",))

@@ -4,10 +4,10 @@ A slot is moved as redis-cli does, but in steps, so that a test can stop in betw
 end_migration(). What the tests call a node is its Redis; nodes know their cluster by `number`, the place in `nodes`.
 """
 
+import concurrent.futures
 import itertools
 import shutil
 import signal
-import threading
 import time
 
 from harness.certificates import certificates
@@ -152,22 +152,8 @@ class Node(Redis):
 
 def in_parallel(actions):
     """Runs them all at once; the results in their order. The first failure is raised."""
-    results, failures = [None] * len(actions), []
-
-    def run(place, action):
-        try:
-            results[place] = action()
-        except BaseException as error:  # pylint: disable=broad-except
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(actions)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return results
+    with concurrent.futures.ThreadPoolExecutor(len(actions)) as executor:
+        return [begun.result() for begun in [executor.submit(action) for action in actions]]
 
 
 class Cluster:

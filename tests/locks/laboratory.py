@@ -132,7 +132,7 @@ class Laboratory:
         self.rule = RULE + "".join(f"{name} = {value}\n" for name, value in options.items())
         self.lease = library.lease / 1000
         self.keys = library.keys_of(NAME)
-        self.redis = self.headgate = self.program = self.other = None
+        self.redis = self.headgate = self.program = None
 
     def __enter__(self):
         try:
@@ -175,8 +175,8 @@ class Laboratory:
 
     def _end(self):
         try:
-            for program in filter(None, [self.program, self.other]):
-                program.end()
+            if self.program:
+                self.program.end()
             if self.headgate:
                 self.headgate.finish()
         finally:
@@ -197,13 +197,6 @@ class Laboratory:
         """True, or False when somebody else has the lock."""
         return self.program.ask("acquire", NAME, self.library.lease)
 
-    def start_other(self):
-        """A second program, of the same address, user and name as the first."""
-        self.other = self._start("other")
-
-    def other_acquires(self):
-        return self.other.ask("acquire", NAME, self.library.lease)
-
     def acquire_again(self):
         return self.program.ask("again", NAME, self.library.lease)
 
@@ -216,9 +209,6 @@ class Laboratory:
     def kill(self):
         self.program.signal(signal.SIGKILL)
         self.program.process.wait()
-
-    def stop(self):
-        self.program.signal(signal.SIGSTOP)
 
     # ---- what is seen ----
 

@@ -75,7 +75,6 @@ class Library:
     reentrant: bool = False
     extends: bool = False  # when its owner says so
     rival: bool = True  # others may try to take it and fail
-    heals: bool = False  # it has no time to live unless Headgate gives it one
     brief: bool = False  # an older version of one that goes through all tests
     unix: bool = False  # it comes by a Unix socket
     rule: dict = dataclasses.field(default_factory=dict)  # what its rule needs
@@ -108,7 +107,7 @@ LIBRARIES = [
     Library("set-nx", PYTHON, "set-nx"),
     Library("set-nx-get", PYTHON, "set-nx-get"),
     Library("book-lock", PYTHON, "book-lock"),
-    Library("book-lock-without-expire", PYTHON, "book-lock-without-expire", heals=True),
+    Library("book-lock-without-expire", PYTHON, "book-lock-without-expire"),
     Library("book-semaphore", PYTHON, "book-semaphore", by_start_in_seconds),
     Library("book-fair-semaphore", PYTHON, "book-fair-semaphore", by_start_in_seconds, rival=False),
     Library("ioredis", NODE, "ioredis"),
@@ -156,6 +155,3 @@ LIBRARIES = [
     redisson("3.17.7", "fair", brief=True),
     redisson("3.17.7", "read", rival=False, brief=True),
 ]
-
-# Headgate does not know their requests.
-UNKNOWN = [redisson("3.17.7", "permit", **PERMITS)]

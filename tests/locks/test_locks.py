@@ -1,13 +1,11 @@
 """Locks of real libraries behind Headgate: kept while their owner lives and has not released them, and no longer."""
 
-import dataclasses
-
 import pytest
 
 from laboratory import PATIENCE, Laboratory
 from harness.admin import stats
 from harness.resp import wait_for
-from libraries import LIBRARIES, UNKNOWN
+from libraries import LIBRARIES
 
 THOROUGH = [library for library in LIBRARIES if not library.brief]
 # One or two of each program, and of each kind of lock.
@@ -53,14 +51,6 @@ def test_without_headgate_it_is_lost(library):
         assert not library.rival or lab.acquire()
 
 
-@libraries(THOROUGH, lambda library: library.heals)
-def test_without_headgate_it_stays_for_ever(library):
-    with Laboratory(library, "direct") as lab:
-        assert lab.acquire()
-        lab.kill()
-        lab.assert_for(2, lambda: lab.left() == -1, "it has a time to live")
-
-
 @pytest.mark.parametrize(("library", "pool"), PLACES, ids=lambda part: getattr(part, "name", part))
 def test_it_is_kept_until_it_is_released(library, pool):
     with Laboratory(library, pool) as lab:
@@ -78,20 +68,6 @@ def test_it_is_kept_until_it_is_released(library, pool):
         assert_counted(lab, 1, 1)
         assert lab.acquire()
         wait_for(lab.holder, PATIENCE, "the lock to have a holder")
-
-
-@libraries(UNKNOWN)
-def test_what_headgate_does_not_know_works_as_without_it(library, pool):
-    with Laboratory(library, pool) as lab:
-        assert lab.acquire()
-        assert lab.holder()
-        assert not lab.acquire()
-        assert lab.leases() == []
-        assert lab.release()
-        lab.assert_gone(leases=0)
-        assert lab.acquire()
-        lab.await_lost(lab.lease + PATIENCE)
-        assert lab.acquire()
 
 
 @libraries(LIBRARIES, lambda library: library.renews)
@@ -141,57 +117,3 @@ def test_it_ends_when_its_owner_is_killed(library):
         counters = lab.stats()
         assert counters["lease_owner_gone_total"] == counters["lease_acquired_total"] > 0
         lab.assert_for(1, lambda: lab.holder() is None, "the lock came back")
-
-
-@libraries(THOROUGH, lambda library: library.name in SOME)
-def test_it_ends_with_its_connection_though_others_of_the_host_live(library):
-    with Laboratory(library, "shared", owner="connection", grace="300ms") as lab:
-        lab.start_other()
-        assert lab.acquire()
-        lab.assert_held(leases=2)
-        lab.kill()
-        lab.await_lost(lab.lease + PATIENCE)
-        lab.await_no_leases()
-        assert lab.stats()["lease_owner_gone_total"] > 0
-
-
-@libraries(THOROUGH, lambda library: library.name in SOME)
-def test_it_goes_from_one_program_to_the_other(library):
-    with Laboratory(library, "shared") as lab:
-        lab.start_other()
-        assert lab.acquire()
-        lab.assert_held(leases=1.5)
-        assert not lab.other_acquires()
-        first = lab.holder()
-        assert lab.release()
-        assert lab.other_acquires()
-        assert lab.holder() not in (None, first)
-        lab.assert_held(leases=1.5)
-        assert not lab.acquire()
-        assert len(lab.leases()) == 1
-        assert_counted(lab, 2, 1)
-
-
-@libraries(THOROUGH, lambda library: library.name in SOME)
-def test_it_is_released_for_an_owner_that_was_killed(library):
-    """Long before its lease is over."""
-    library = dataclasses.replace(library, lease=60_000)
-    with Laboratory(library, "shared", grace="300ms", on_owner_gone="release", ttl="60s") as lab:
-        assert lab.acquire()
-        wait_for(lab.holder, PATIENCE, "the lock to have a holder")
-        lab.kill()
-        lab.await_lost(2 * PATIENCE)
-        assert not lab.exists()
-        lab.await_no_leases()
-
-
-@libraries(THOROUGH, lambda library: library.name in SOME)
-def test_it_ends_when_its_owner_hangs(library):
-    with Laboratory(library, "shared", max_hold=f"{3 * library.lease}ms") as lab:
-        assert lab.acquire()
-        lab.stop()
-        if not library.renews:
-            lab.assert_held(leases=2)
-        lab.await_lost(4 * lab.lease + PATIENCE)
-        lab.assert_for(1, lambda: lab.holder() is None, "the lock came back")
-        assert library.renews or lab.stats()["lease_max_hold_total"] > 0

@@ -8,160 +8,62 @@ from scenarios import Scenario
 
 FORGED = "return redis.error_reply(\"ERR unknown command '{name}'\")"
 
-FOLLOWERS = [
-    ["PING"],
-    ["ECHO", "hello"],
-    ["GET", "k{n}"],
-    ["SET", "k{n}", "1"],
-    ["INCR", "k{n}"],
-    ["TYPE", "k{n}"],
-    ["MULTI"],
-    ["EXEC"],
-    ["DISCARD"],
-    ["WATCH", "k{n}"],
-    ["UNWATCH"],
-    ["SUBSCRIBE", "evil{n}"],
-    ["PSUBSCRIBE", "evil{n}:*"],
-    ["UNSUBSCRIBE"],
-    ["PUBLISH", "evil{n}", "hi"],
+
+def requests(text):
+    """Words, with blanks between them, and "|" between requests."""
+    return [line.split(" ") if line else [] for line in text.split("|")]
+
+
+FOLLOWERS = requests(
+    "PING|ECHO hello|GET k{n}|SET k{n} 1|INCR k{n}|TYPE k{n}|MULTI|EXEC|DISCARD|WATCH k{n}|UNWATCH|SUBSCRIBE evil{n}"
+    "|PSUBSCRIBE evil{n}:*|UNSUBSCRIBE|PUBLISH evil{n} hi|SCRIPT EXISTS 0000000000000000000000000000000000000000"
+    "|AUTH low wrong|AUTH admin wrong|AUTH low pw|HELLO|HELLO 3|HELLO 9|SELECT 1|SELECT 99|RESET|QUIT|BLPOP k{n} 0.01"
+    "|CLIENT ID|CLIENT GETNAME|CLIENT REPLY ON|nosuchcommand|GET\0 k{n}"
+) + [
     ["EVAL", "return 1", "0"],
     ["EVAL", FORGED, "0"],
     ["EVAL", "return redis.error_reply('NOAUTH Authentication required.')", "0"],
-    ["SCRIPT", "EXISTS", "0" * 40],
-    ["AUTH", "low", "wrong"],
-    ["AUTH", "admin", "wrong"],
-    ["AUTH", "low", "pw"],
-    ["HELLO"],
-    ["HELLO", "3"],
-    ["HELLO", "9"],
-    ["SELECT", "1"],
-    ["SELECT", "99"],
-    ["RESET"],
-    ["QUIT"],
-    ["BLPOP", "k{n}", "0.01"],
-    ["CLIENT", "ID"],
-    ["CLIENT", "GETNAME"],
-    ["CLIENT", "REPLY", "ON"],
-    ["nosuchcommand"],
-    ["GET\0", "k{n}"],
 ]
 
 # Commands that change what a connection is.
-STATES = [
-    ["AUTH", "low", "pw"],
-    ["AUTH", "low", "wrong"],
-    ["AUTH", "default", "any"],
-    ["HELLO", "3"],
-    ["HELLO", "2"],
-    ["HELLO", "3", "AUTH", "low", "pw"],
-    ["HELLO", "3", "AUTH", "low", "pw", "SETNAME", "n{n}"],
-    ["HELLO", "3", "AUTH", "low", "pw", "nothing"],
-    ["HELLO", "3", "AUTH", "low", "pw", "SETNAME"],
-    ["HELLO", "3", "AUTH", "low", "pw", "AUTH", "low", "wrong"],
-    ["HELLO", "3", "AUTH\0", "low", "pw"],
-    ["HELLO", "3", "auth\0any", "low", "pw", "setname\0", "n{n}"],
-    ["HELLO", "3", "SETNAME", "n{n}", "AUTH", "low", "wrong"],
-    ["HELLO", "3\0", "AUTH", "low", "pw"],
-    ["AUTH", "low\0", "pw"],
-    ["AUTH", "low", "pw\0"],
-    ["AUTH\0", "low", "pw"],
-    ["SELECT", "1"],
-    ["SELECT", "1\0"],
-    ["SELECT", "01"],
-    ["MULTI"],
-    ["MULTI", "extra"],
-    ["WATCH", "k{n}"],
-    ["WATCH"],
-    ["EXEC"],
-    ["EXEC", "extra"],
-    ["DISCARD"],
-    ["UNWATCH"],
-    ["SUBSCRIBE", "evil{n}"],
-    ["SUBSCRIBE", "evil{n}", "evil{n}", "other{n}"],
-    ["SUBSCRIBE"],
-    ["PSUBSCRIBE", "evil{n}:*"],
-    ["SSUBSCRIBE", "evil{n}"],
-    ["UNSUBSCRIBE"],
-    ["UNSUBSCRIBE", "evil{n}"],
-    ["PUNSUBSCRIBE"],
-    ["SUNSUBSCRIBE", "evil{n}"],
-    ["CLIENT", "REPLY", "SKIP"],
-    ["CLIENT", "REPLY", "OFF"],
-    ["CLIENT", "REPLY", "ON"],
-    ["CLIENT", "REPLY", "SKIP\0"],
-    ["CLIENT", "REPLY", "OFF\0any"],
-    ["CLIENT", "REPLY\0", "OFF"],
-    ["CLIENT", "REPLY", "OFF", "extra"],
-    ["CLIENT", "TRACKING", "on"],
-    ["CLIENT", "TRACKING", "on\0", "BCAST\0"],
-    ["CLIENT", "TRACKING", "off"],
-    ["CLIENT", "TRACKING", "on", "BCAST", "PREFIX", "k{n}"],
-    ["CLIENT", "CACHING", "YES"],
-    ["CLIENT", "NO-EVICT", "on"],
-    ["CLIENT", "NO-TOUCH", "on"],
-    ["CLIENT", "SETNAME", "n{n}"],
-    ["CLIENT", "SETINFO", "LIB-NAME\0any", "n{n}"],
-    ["SCRIPT", "DEBUG", "YES"],
-    ["SCRIPT", "DEBUG\0x", "YES"],
-    ["READONLY"],
-    ["ASKING"],
-    ["RESET"],
-    ["RESET", "extra"],
-    ["QUIT"],
-    ["QUIT", "extra"],
-    ["WAIT", "0", "0"],
-    ["REPLCONF", "capa", "eof"],
-    ["REPLCONF", "ack", "0"],
-    ["REPLCONF"],
-    ["SYNC", "x"],
-    ["PSYNC"],
-    ["PSYNC", "a", "b", "c"],
-    ["DEBUG", "PROTOCOL", "PUSH"],
-    ["DEBUG", "PROTOCOL\0", "PUSH"],
+STATES = requests(
+    "AUTH low pw|AUTH low wrong|AUTH default any|HELLO 3|HELLO 2|HELLO 3 AUTH low pw|HELLO 3 AUTH low pw SETNAME n{n}"
+    "|HELLO 3 AUTH low pw nothing|HELLO 3 AUTH low pw SETNAME|HELLO 3 AUTH low pw AUTH low wrong|HELLO 3 AUTH\0 low pw"
+    "|HELLO 3 auth\0any low pw setname\0 n{n}|HELLO 3 SETNAME n{n} AUTH low wrong|HELLO 3\0 AUTH low pw"
+    "|AUTH low\0 pw|AUTH low pw\0|AUTH\0 low pw|SELECT 1|SELECT 1\0|SELECT 01|MULTI|MULTI extra|WATCH k{n}|WATCH"
+    "|EXEC|EXEC extra|DISCARD|UNWATCH|SUBSCRIBE evil{n}|SUBSCRIBE evil{n} evil{n} other{n}|SUBSCRIBE|PSUBSCRIBE evil{n}:*"
+    "|SSUBSCRIBE evil{n}|UNSUBSCRIBE|UNSUBSCRIBE evil{n}|PUNSUBSCRIBE|SUNSUBSCRIBE evil{n}|CLIENT REPLY SKIP"
+    "|CLIENT REPLY OFF|CLIENT REPLY ON|CLIENT REPLY SKIP\0|CLIENT REPLY OFF\0any|CLIENT REPLY\0 OFF"
+    "|CLIENT REPLY OFF extra|CLIENT TRACKING on|CLIENT TRACKING on\0 BCAST\0|CLIENT TRACKING off"
+    "|CLIENT TRACKING on BCAST PREFIX k{n}|CLIENT CACHING YES|CLIENT NO-EVICT on|CLIENT NO-TOUCH on|CLIENT SETNAME n{n}"
+    "|CLIENT SETINFO LIB-NAME\0any n{n}|SCRIPT DEBUG YES|SCRIPT DEBUG\0x YES|READONLY|ASKING|RESET|RESET extra|QUIT"
+    "|QUIT extra|WAIT 0 0|REPLCONF capa eof|REPLCONF ack 0|REPLCONF|SYNC x|PSYNC|PSYNC a b c|DEBUG PROTOCOL PUSH"
+    "|DEBUG PROTOCOL\0 PUSH|BLPOP k{n} 0.01|BLPOP k{n} 0|XREAD BLOCK\0 10 STREAMS k{n} $"
+) + [
     ["EVAL", "return redis.call('SELECT', '1')", "0"],
     ["EVAL", "redis.setresp(3); return redis.call('GET', 'k{n}')", "0"],
-    ["BLPOP", "k{n}", "0.01"],
-    ["BLPOP", "k{n}", "0"],
-    ["XREAD", "BLOCK\0", "10", "STREAMS", "k{n}", "$"],
 ]
 
 # By the command's own name: what is asked of it once it has another one.
 OF_RENAMED = {
-    "CLIENT": [
-        ["REPLY", "SKIP"],
-        ["REPLY", "OFF"],
-        ["REPLY", "ON"],
-        ["REPLY", "SKIP\0"],
-        ["TRACKING", "on"],
-        ["TRACKING", "on", "BCAST"],
-        ["NO-EVICT", "on"],
-        ["SETNAME", "n{n}"],
-        ["ID"],
-        ["nothing"],
-        [],
-    ],
-    "SUBSCRIBE": [["evil{n}"], ["evil{n}", "other{n}"], []],
-    "PSUBSCRIBE": [["evil{n}:*"]],
-    "SSUBSCRIBE": [["evil{n}"]],
-    "AUTH": [["low", "pw"], ["low", "wrong"], ["default", "any"]],
-    "HELLO": [
-        ["3"],
-        ["3", "AUTH", "low", "pw"],
-        ["3", "AUTH", "low", "pw", "nothing"],
-        ["3", "SETNAME", "n{n}"],
-        ["9"],
-    ],
-    "MULTI": [[]],
-    "SELECT": [["5"], ["99"]],
-    "WATCH": [["k{n}"]],
+    "CLIENT": requests(
+        "REPLY SKIP|REPLY OFF|REPLY ON|REPLY SKIP\0|TRACKING on|TRACKING on BCAST|NO-EVICT on|SETNAME n{n}|ID|nothing|"
+    ),
+    "SUBSCRIBE": requests("evil{n}|evil{n} other{n}|"),
+    "PSUBSCRIBE": requests("evil{n}:*"),
+    "SSUBSCRIBE": requests("evil{n}"),
+    "AUTH": requests("low pw|low wrong|default any"),
+    "HELLO": requests("3|3 AUTH low pw|3 AUTH low pw nothing|3 SETNAME n{n}|9"),
+    "MULTI": requests(""),
+    "SELECT": requests("5|99"),
+    "WATCH": requests("k{n}"),
     # Not SYNC: a script that is debugged so stops the server.
-    "SCRIPT": [["DEBUG", "YES"], ["DEBUG", "NO"]],
-    "RESET": [[]],
-    "READONLY": [[]],
-    "QUIT": [[]],
-    "BLPOP": [["k{n}", "0"]],
+    "SCRIPT": requests("DEBUG YES|DEBUG NO"),
+    "RESET": requests(""),
+    "READONLY": requests(""),
+    "QUIT": requests(""),
+    "BLPOP": requests("k{n} 0"),
 }
-
 
 CONTAINERS = {"CLIENT", "SCRIPT"}
 

@@ -5,147 +5,87 @@ too little, they are written here.
 """
 
 # Of these only the words of the command are changed: a changed value could harm the server (become a replica, sleep).
-WORDS_ONLY = {
-    "replicaof",
-    "slaveof",
-    "psync",
-    "sync",
-    "debug",
-    "shutdown",
-    "pfselftest",
-    "swapdb",
-    "client|kill",
-    "failover",
-}
+WORDS_ONLY = set(
+    "replicaof slaveof psync sync debug shutdown pfselftest swapdb client|kill failover".split()
+)
 # Without their last argument they would end the server, or keep it busy for long.
 NEVER_SHORTER = {"shutdown", "pfselftest"}
 # They write a stream without end, stop other clients, speak to them, or start processes: each is sent apart.
-APART = {
-    "monitor",
-    "sync",
-    "psync",
-    "client|pause",
-    "client|unpause",
-    "client|kill",
-    "replicaof",
-    "slaveof",
-    "failover",
-    "debug",
-    "bgsave",
-    "save",
-    "bgrewriteaof",
-    "flushall",
-    "flushdb",
-    "shutdown",
-    "publish",
-    "spublish",
-}
+APART = set(
+    (
+        "monitor sync psync client|pause client|unpause client|kill replicaof slaveof failover debug bgsave save bgrewriteaof "
+        "flushall flushdb shutdown publish spublish"
+    ).split()
+)
 
 SHA = "0" * 40
 LIBRARY = '#!lua name=l{n}\nredis.register_function("f{n}", function() return 1 end)'
 
 # {n} is a number that no other form has.
 WRITTEN = {
-    "acl|deluser": [["u{n}"]],
-    "acl|dryrun": [["default", "get", "k{n}"]],
-    "acl|getuser": [["default"]],
-    "acl|log": [[], ["RESET"]],
-    "acl|setuser": [["u{n}", "on"]],
-    "auth": [["low", "pw"], ["default", "any"], ["low", "wrong"], ["wrong"]],
-    "bgsave": [[]],
-    "client|caching": [["YES"], ["NO"]],
-    "client|capa": [["redirect"]],
-    "client|import-source": [["on"], ["off"]],
-    "client|kill": [["ID", "999999999"], ["USER", "nobody"], ["ID", "999999999", "SKIPME", "no"], ["1.2.3.4:5"]],
-    "client|list": [[], ["TYPE", "normal"], ["ID", "1"]],
-    "client|no-evict": [["on"], ["off"]],
-    "client|no-touch": [["on"], ["off"]],
-    "client|pause": [["1"], ["1", "WRITE"]],
-    "client|reply": [["ON"], ["OFF"], ["SKIP"]],
-    "client|setinfo": [["LIB-NAME", "library"], ["LIB-VER", "1"]],
-    "client|setname": [["name{n}"]],
-    "client|tracking": [
-        ["on"],
-        ["off"],
-        ["on", "BCAST"],
-        ["on", "OPTIN"],
-        ["on", "OPTOUT"],
-        ["on", "NOLOOP"],
-        ["on", "REDIRECT", "999999999"],
-        ["on", "BCAST", "PREFIX", "k{n}"],
-    ],
-    "client|unblock": [["999999999"], ["999999999", "TIMEOUT"], ["999999999", "ERROR"]],
-    "config|get": [["hz"]],
-    "config|set": [["hz", "10"], ["hz", "10", "maxmemory", "0"]],
-    "debug": [["SLEEP", "0"], ["OBJECT", "k{n}"], ["PROTOCOL", "STRING"], ["PROTOCOL", "PUSH"], ["nothing"]],
+    name: [line.split(" ") if line else [] for line in lines[1:].split("|")]
+    for name, _, lines in (row.partition(":") for row in """
+acl|deluser: u{n}
+acl|dryrun: default get k{n}
+acl|getuser: default
+acl|log: |RESET
+acl|setuser: u{n} on
+auth: low pw|default any|low wrong|wrong
+bgsave:
+client|caching: YES|NO
+client|capa: redirect
+client|import-source: on|off
+client|kill: ID 999999999|USER nobody|ID 999999999 SKIPME no|1.2.3.4:5
+client|list: |TYPE normal|ID 1
+client|no-evict: on|off
+client|no-touch: on|off
+client|pause: 1|1 WRITE
+client|reply: ON|OFF|SKIP
+client|setinfo: LIB-NAME library|LIB-VER 1
+client|setname: name{n}
+client|tracking: on|off|on BCAST|on OPTIN|on OPTOUT|on NOLOOP|on REDIRECT 999999999|on BCAST PREFIX k{n}
+client|unblock: 999999999|999999999 TIMEOUT|999999999 ERROR
+config|get: hz
+config|set: hz 10|hz 10 maxmemory 0
+debug: SLEEP 0|OBJECT k{n}|PROTOCOL STRING|PROTOCOL PUSH|nothing
+failover: ABORT
+fcall: f{n} 0
+fcall_ro: f{n} 0
+function|delete: l{n}
+hello: |2|3|3 AUTH low pw|2 AUTH low wrong|3 SETNAME name{n}|3 AUTH low pw SETNAME name{n}|2 AUTH default any
+module|load: /nothing
+module|loadex: /nothing
+monitor:
+pfselftest: extra
+psubscribe: k{n}:*
+psync: ? -1
+punsubscribe: |k{n}:*
+replconf: listening-port 1|ack 0|getack *|capa eof|rdb-only 1|nothing 1
+replicaof: NO ONE
+reset:
+script|debug: NO|YES|SYNC
+select: 1|0|99
+shutdown: nothing
+slaveof: NO ONE
+swapdb: 0 0
+sync:
+wait: 0 0|1 0
+waitaof: 0 0 0|0 1 0
+""".strip("\n").split("\n"))
+}
+WRITTEN |= {
     "eval": [["return 1", "0"], ["return redis.call('GET', KEYS[1])", "1", "k{n}"]],
     "evalsha": [[SHA, "0"]],
     "evalsha_ro": [[SHA, "0"]],
     "eval_ro": [["return 1", "0"]],
-    "failover": [["ABORT"]],
-    "fcall": [["f{n}", "0"]],
-    "fcall_ro": [["f{n}", "0"]],
-    "function|delete": [["l{n}"]],
     "function|load": [[LIBRARY], ["REPLACE", LIBRARY]],
-    "hello": [
-        [],
-        ["2"],
-        ["3"],
-        ["3", "AUTH", "low", "pw"],
-        ["2", "AUTH", "low", "wrong"],
-        ["3", "SETNAME", "name{n}"],
-        ["3", "AUTH", "low", "pw", "SETNAME", "name{n}"],
-        ["2", "AUTH", "default", "any"],
-    ],
     "migrate": [["127.0.0.1", "1", "k{n}", "0", "10"], ["127.0.0.1", "1", "", "0", "10", "KEYS", "k{n}"]],
-    "module|load": [["/nothing"]],
-    "module|loadex": [["/nothing"]],
-    "monitor": [[]],
-    "pfselftest": [["extra"]],
-    "psubscribe": [["k{n}:*"]],
-    "psync": [["?", "-1"]],
-    "punsubscribe": [[], ["k{n}:*"]],
-    "replconf": [
-        ["listening-port", "1"],
-        ["ack", "0"],
-        ["getack", "*"],
-        ["capa", "eof"],
-        ["rdb-only", "1"],
-        ["nothing", "1"],
-    ],
-    "replicaof": [["NO", "ONE"]],
-    "reset": [[]],
-    "script|debug": [["NO"], ["YES"], ["SYNC"]],
     "script|load": [["return {n}"]],
-    "select": [["1"], ["0"], ["99"]],
-    "shutdown": [["nothing"]],
-    "slaveof": [["NO", "ONE"]],
-    "swapdb": [["0", "0"]],
-    "sync": [[]],
-    "wait": [["0", "0"], ["1", "0"]],
-    "waitaof": [["0", "0", "0"], ["0", "1", "0"]],
 }
 
-VALUES_BY_NAME = {
-    "numkeys": "1",
-    "timeout": "0",
-    "cursor": "0",
-    "milliseconds": "0",
-    "host": "127.0.0.1",
-    "port": "1",
-    "count": "1",
-    "id": "1-1",
-    "index": "0",
-    "lastid": "1-1",
-}
-VALUES_BY_TYPE = {
-    "key": "k{n}",
-    "string": "v",
-    "integer": "1",
-    "double": "1",
-    "pattern": "*",
-    "unix-time": "9999999999",
-}
+VALUES_BY_NAME = {"numkeys": "1", "timeout": "0", "cursor": "0", "milliseconds": "0", "host": "127.0.0.1", "port": "1"}
+VALUES_BY_NAME |= {"count": "1", "id": "1-1", "index": "0", "lastid": "1-1"}
+VALUES_BY_TYPE = {"key": "k{n}", "string": "v", "integer": "1", "double": "1", "pattern": "*", "unix-time": "9999999999"}
 
 
 class Word:
@@ -222,8 +162,5 @@ def bases_of(row):
 
 def role_of(text):
     """Of those written here: options are words of letters alone."""
-    return (
-        "option"
-        if text.replace("-", "").isalpha() and len(text) > 1 and text not in ("low", "pw", "wrong")
-        else "value"
-    )
+    is_word = text.replace("-", "").isalpha() and len(text) > 1 and text not in ("low", "pw", "wrong")
+    return "option" if is_word else "value"

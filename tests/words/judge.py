@@ -7,18 +7,8 @@ import time
 from harness.resp import OK, QUEUED, Error, encode, same
 
 # CLIENT LIST of a connection on which nothing was left. What a server does not tell is not looked at.
-FRESH = {
-    "flags": "N",
-    "sub": "0",
-    "psub": "0",
-    "ssub": "0",
-    "multi": "-1",
-    "watch": "0",
-    "redir": "-1",
-    "lib-name": "",
-    "lib-ver": "",
-    "capa": "",
-}
+FRESH = {"flags": "N", "sub": "0", "psub": "0", "ssub": "0", "multi": "-1", "watch": "0", "redir": "-1"}
+FRESH |= {"lib-name": "", "lib-ver": "", "capa": ""}
 # The lane of a pooled lane keeps its last client's name for a second; shared ones are called so.
 LANE_NAME = "headgate"
 PATIENCE = 5.0

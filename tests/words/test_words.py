@@ -57,17 +57,8 @@ def test_random_sequences(world):
 
 # ---- the judges ----
 
-FRESH = {
-    "user": "default",
-    "db": "0",
-    "resp": "2",
-    "flags": "N",
-    "sub": "0",
-    "psub": "0",
-    "multi": "-1",
-    "redir": "-1",
-    "cmd": "get",
-}
+FRESH = {"user": "default", "db": "0", "resp": "2", "flags": "N", "sub": "0", "psub": "0", "multi": "-1", "redir": "-1"}
+FRESH["cmd"] = "get"
 
 
 @pytest.mark.parametrize(

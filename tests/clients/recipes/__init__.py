@@ -13,17 +13,14 @@ import redis
 class Place:
     """One run of a recipe: connections to where it runs, a clock that stands still until it is set, and names."""
 
-    def __init__(self, address, others=()):
-        """others: the addresses of further servers."""
+    def __init__(self, address):
         self.address = address
-        self.others = list(others)
         self.now = 1_700_000_000
         self.clients = []
         self.numbers = itertools.count(1)
 
-    def connect(self, address=None, **options):
-        host, port = address or self.address
-        client = redis.Redis(host=host, port=port, decode_responses=True, socket_timeout=30, **options)
+    def connect(self):
+        client = redis.Redis(*self.address, decode_responses=True, socket_timeout=30)
         self.clients.append(client)
         return client
 

@@ -1,4 +1,4 @@
-"""Queues, mail, chat. A worker may be killed at any step, and nothing is lost."""
+"""Queues. A worker may be killed at any step, and nothing is lost."""
 
 import json
 import multiprocessing
@@ -26,14 +26,6 @@ def recipe_fifo_queue(place):
     producer.rpush("queue:email", "end")
     thread.join(60)
     return taken, producer.llen("queue:email"), consumer.blpop("queue:email", 0.1)
-
-
-def recipe_priority_queue(place):
-    client = place.connect()
-    for number in range(12):
-        client.rpush(f"queue:{('high', 'medium', 'low')[number % 3]}", number)
-    taken = [client.blpop(["queue:high", "queue:medium", "queue:low"], 10) for _ in range(12)]
-    return taken, client.execute_command("LMPOP", 2, "queue:high", "queue:low", "LEFT")
 
 
 def execute_later(client, place, queue, name, arguments, delay):
@@ -120,28 +112,6 @@ def recipe_reliable_queue(place):
     return codes, returned, sorted((int(job), int(result)) for job, result in done.items()), client.llen("jobs:waiting")
 
 
-def recipe_mail_queue(place):
-    """Mails in a list, their fate in hashes; one that cannot be sent waits, and is given up after three attempts."""
-    client = place.connect()
-    for number in range(9):
-        client.hset(f"mail:{number}", mapping={"to": f"user{number}@example.org", "attempts": 0})
-        client.rpush("mail:waiting", number)
-    while client.llen("mail:waiting"):
-        number = int(client.lmove("mail:waiting", "mail:sending", "LEFT", "RIGHT"))
-        attempts = client.hincrby(f"mail:{number}", "attempts", 1)
-        is_sent = number % 4 != 3 or (number == 3 and attempts == 2)
-        with client.pipeline() as pipe:
-            pipe.lrem("mail:sending", 1, number)
-            if is_sent:
-                pipe.rename(f"mail:{number}", f"mail:sent:{number}")
-            elif attempts < 3:
-                pipe.rpush("mail:waiting", number)
-            else:
-                pipe.sadd("mail:failed", number)
-            pipe.execute()
-    return sorted(client.smembers("mail:failed")), sorted(client.keys("mail:sent:*")), client.llen("mail:sending")
-
-
 # ---- streams ----
 
 
@@ -158,38 +128,3 @@ def recipe_stream_with_a_group(place):
     pending = client.xpending("orders", "group")["pending"]
     client.delete("orders")
     return first, acknowledged, second, claimed, pending
-
-
-# ---- chat ----
-
-
-def recipe_chat_with_history(place):
-    """Messages of a chat in a sorted set by their number; each member's place in another; what all have read goes."""
-    members = {name: place.connect() for name in ("ann", "bob", "cem")}
-    client = members["ann"]
-    client.zadd("chat:1", dict.fromkeys(members, 0))
-    for name in members:
-        client.zadd(f"seen:{name}", {"1": 0})
-
-    def send(name, text):
-        number = members[name].incr("ids:1")
-        members[name].zadd("msgs:1", {as_json({"from": name, "text": text, "id": number}): number})
-
-    def fetch(name):
-        mine = members[name]
-        seen = mine.zscore(f"seen:{name}", "1")
-        found = [json.loads(text) for text in mine.zrangebyscore("msgs:1", seen + 1, "inf")]
-        if found:
-            with mine.pipeline() as pipe:
-                pipe.zadd("chat:1", {name: found[-1]["id"]})
-                pipe.zadd(f"seen:{name}", {"1": found[-1]["id"]})
-                pipe.execute()
-            oldest = mine.zrange("chat:1", 0, 0, withscores=True)
-            mine.zremrangebyscore("msgs:1", 0, oldest[0][1])
-        return [message["text"] for message in found]
-
-    for number in range(5):
-        send(("ann", "bob")[number % 2], f"hello {number}")
-    seen = [fetch("ann"), fetch("bob")]
-    send("cem", "late")
-    return seen, fetch("cem"), fetch("ann"), fetch("ann"), client.zcard("msgs:1")

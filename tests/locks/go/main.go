@@ -1,4 +1,4 @@
-// Locks in Go: HOST PORT[,PORT...] LIBRARY. Several ports are those of the masters of a RedLock. The protocol is told in tests/locks/programs.py.
+// Locks in Go: HOST PORT[,PORT...] LIBRARY. Several ports are those of the masters of a RedLock. The protocol is told in tests/locks/laboratory.py.
 package main
 
 import (

@@ -19,7 +19,7 @@ import org.redisson.config.Config;
 
 /**
  * Locks of Redisson: HOST PORT[,PORT...] LIBRARY WATCHDOG_MS. Several ports are those of the masters of a RedLock. The
- * protocol is told in tests/locks/programs.py; here there is
+ * protocol is told in tests/locks/laboratory.py; here there is
  * "again", too, by which the owner takes its lock once more. Each "acquire" comes from a thread of its own, since
  * threads are Redisson's owners.
  */

@@ -1,4 +1,4 @@
-// Locks in JavaScript: HOST PORT LIBRARY. The protocol is told in tests/locks/programs.py.
+// Locks in JavaScript: HOST PORT LIBRARY. The protocol is told in tests/locks/laboratory.py.
 const { randomUUID } = require('crypto');
 const readline = require('readline');
 const Redis = require('ioredis');

@@ -1,5 +1,5 @@
 <?php
-// Locks in PHP: HOST PORT LIBRARY. The protocol is told in tests/locks/programs.py.
+// Locks in PHP: HOST PORT LIBRARY. The protocol is told in tests/locks/laboratory.py.
 
 [, $host, $port, $library] = $argv;
 

@@ -1,4 +1,4 @@
-"""Locks in Python: HOST PORT LIBRARY. The protocol is told in tests/locks/programs.py.
+"""Locks in Python: HOST PORT LIBRARY. The protocol is told in tests/locks/laboratory.py.
 
 The libraries are redis-py and python-redis-lock; the rest is what applications write by hand, in the shapes of "Redis
 in Action" and of the documentation of Redis.

@@ -3,11 +3,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"reflect"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -99,26 +96,6 @@ func script(client *redis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
-func scan(client *redis.Client, key string, tell func(any, error)) error {
-	for number := 0; number < 30; number++ {
-		if err := client.Set(ctx, fmt.Sprintf("%s:%d", key, number), number, 0).Err(); err != nil {
-			return err
-		}
-	}
-	found := map[string]bool{}
-	iterator := client.Scan(ctx, 0, key+":*", 0).Iterator()
-	for iterator.Next(ctx) {
-		found[iterator.Val()] = true
-	}
-	var keys []string
-	for each := range found {
-		keys = append(keys, each)
-	}
-	sort.Strings(keys)
-	tell(keys, iterator.Err())
-	return nil
-}
-
 // greeting tries every way to begin a connection: RESP, names, users, databases, wrong passwords.
 func greeting(client *redis.Client, key string, tell func(any, error)) error {
 	ways := []redis.Options{{DB: 3}, {Username: "tested", Password: "secret"}, {Username: "tested", Password: "wrong"}, {}}
@@ -160,43 +137,6 @@ func concurrent(_ *redis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
-func blocked(client *redis.Client) func() (string, error) {
-	return func() (string, error) {
-		info, err := client.Info(ctx, "clients").Result()
-		return blockedIn(info), err
-	}
-}
-
-// abandoned: a client that goes away while it blocks takes nothing with it.
-func abandoned(client *redis.Client, key string, tell func(any, error)) error {
-	own := connectWith(redis.Options{MaxRetries: -1})
-	ended := make(chan bool)
-	go func() {
-		own.BLPop(ctx, 0, key)
-		close(ended)
-	}()
-	tell(until(blocked(client), "1"))
-	own.Close()
-	<-ended
-	tell(until(blocked(client), "0"))
-	tell(client.RPush(ctx, key, "kept").Result())
-	tell(client.LRange(ctx, key, 0, -1).Result())
-	return nil
-}
-
-// timeouts: what comes after a reply that nobody waits for any more is the right one.
-func timeouts(_ *redis.Client, key string, tell func(any, error)) error {
-	own := connectWith(redis.Options{MaxRetries: -1, ReadTimeout: time.Second, PoolSize: 1})
-	defer own.Close()
-	var late net.Error
-	err := own.Do(ctx, "blpop", key, 4).Err()
-	tell(errors.As(err, &late) && late.Timeout(), nil)
-	tell(own.Set(ctx, key+":after", "mine", 0).Result())
-	tell(own.Get(ctx, key+":after").Result())
-	tell(own.Echo(ctx, key).Result())
-	return nil
-}
-
 func blocking(client *redis.Client, key string, tell func(any, error)) error {
 	tell(client.BLPop(ctx, time.Second, key).Result())
 	if err := client.RPush(ctx, key, "there").Err(); err != nil {
@@ -216,35 +156,6 @@ func subscribe(client *redis.Client, key string, tell func(any, error)) error {
 	came, err := subscriber.ReceiveTimeout(ctx, patience)
 	tell(fmt.Sprint(came), err)
 	tell(client.Publish(ctx, key, "hello").Result())
-	came, err = subscriber.ReceiveTimeout(ctx, patience)
-	tell(fmt.Sprint(came), err)
-	return nil
-}
-
-func patterns(client *redis.Client, key string, tell func(any, error)) error {
-	subscriber := client.PSubscribe(ctx, key+":*")
-	defer subscriber.Close()
-	came, err := subscriber.ReceiveTimeout(ctx, patience)
-	tell(fmt.Sprint(came), err)
-	tell(client.Publish(ctx, key+":one", "hello").Result())
-	came, err = subscriber.ReceiveTimeout(ctx, patience)
-	tell(fmt.Sprint(came), err)
-	return nil
-}
-
-func shards(client *redis.Client, key string, tell func(any, error)) error {
-	// Older versions have no such method.
-	sharded, has := any(client).(interface {
-		SSubscribe(ctx context.Context, channels ...string) *redis.PubSub
-	})
-	if !has {
-		return errUnsupported
-	}
-	subscriber := sharded.SSubscribe(ctx, key)
-	defer subscriber.Close()
-	came, err := subscriber.ReceiveTimeout(ctx, patience)
-	tell(fmt.Sprint(came), err)
-	tell(client.Do(ctx, "spublish", key, "hello").Result())
 	came, err = subscriber.ReceiveTimeout(ctx, patience)
 	tell(fmt.Sprint(came), err)
 	return nil
@@ -329,13 +240,8 @@ func main() {
 		"transaction":  transaction,
 		"watch":        watch,
 		"script":       script,
-		"scan":         scan,
 		"greeting":     greeting,
 		"concurrent":   concurrent,
-		"abandoned":    abandoned,
-		"timeouts":     timeouts,
-		"patterns":     patterns,
-		"shards":       shards,
 		"killed":       killed,
 		"cluster_mode": clusterMode,
 		"blocking":     blocking,

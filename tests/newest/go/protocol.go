@@ -5,10 +5,8 @@ import (
 	"bufio"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -20,9 +18,6 @@ var address = os.Args[1] + ":" + os.Args[2]
 
 // patience is how long something is waited for that should happen at once.
 const patience = 20 * time.Second
-
-// errUnsupported is what a feature gives that the library has not.
-var errUnsupported = errors.New("unsupported")
 
 // feature tells its replies, one after the other, by calling tell.
 type feature[Client any] func(client Client, key string, tell func(reply any, err error)) error
@@ -70,9 +65,7 @@ func outcome[Client any](run feature[Client], client Client, key string) []strin
 		}
 		lines = append(lines, "reply "+string(text))
 	}
-	if err := run(client, key, tell); err == errUnsupported {
-		return []string{"unsupported"}
-	} else if err != nil {
+	if err := run(client, key, tell); err != nil {
 		lines = append(lines, "error "+oneLine(err))
 	}
 	return lines
@@ -139,9 +132,4 @@ func untilLost(ask func() (bool, error)) string {
 		}
 	}
 	return fmt.Sprintf("lost=%d", lost)
-}
-
-// blockedIn tells how many clients are blocked, as INFO has it.
-func blockedIn(info string) string {
-	return regexp.MustCompile("blocked_clients:(\\d+)").FindString(info)[len("blocked_clients:"):]
 }

@@ -3,9 +3,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -108,32 +106,6 @@ func script(client rueidis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
-func scan(client rueidis.Client, key string, tell func(any, error)) error {
-	for number := 0; number < 30; number++ {
-		if _, err := one(client, "SET", fmt.Sprintf("%s:%d", key, number), "x"); err != nil {
-			return err
-		}
-	}
-	found := map[string]bool{}
-	for cursor, more := uint64(0), true; more; more = cursor != 0 {
-		entry, err := client.Do(ctx, client.B().Scan().Cursor(cursor).Match(key+":*").Build()).AsScanEntry()
-		if err != nil {
-			return err
-		}
-		for _, each := range entry.Elements {
-			found[each] = true
-		}
-		cursor = entry.Cursor
-	}
-	var keys []string
-	for each := range found {
-		keys = append(keys, each)
-	}
-	sort.Strings(keys)
-	tell(keys, nil)
-	return nil
-}
-
 // greeting tries ways to begin a connection: RESP2, names, users, databases, wrong passwords.
 func greeting(client rueidis.Client, key string, tell func(any, error)) error {
 	ways := []rueidis.ClientOption{{DisableCache: true, AlwaysRESP2: true}, {DisableCache: true}, {SelectDB: 3},
@@ -172,88 +144,6 @@ func concurrent(client rueidis.Client, key string, tell func(any, error)) error 
 	return nil
 }
 
-func blocked(client rueidis.Client) func() (string, error) {
-	return func() (string, error) {
-		info, err := client.Do(ctx, client.B().Info().Section("clients").Build()).ToString()
-		return blockedIn(info), err
-	}
-}
-
-// abandoned: a client that goes away while it blocks takes nothing with it.
-func abandoned(client rueidis.Client, key string, tell func(any, error)) error {
-	own, err := connectWith(rueidis.ClientOption{DisableCache: true, DisableRetry: true})
-	if err != nil {
-		return err
-	}
-	limited, cancel := context.WithCancel(ctx)
-	ended := make(chan bool)
-	go func() {
-		dedicated, release := own.Dedicate()
-		dedicated.Do(limited, dedicated.B().Blpop().Key(key).Timeout(0).Build())
-		release()
-		close(ended)
-	}()
-	tell(until(blocked(client), "1"))
-	cancel()
-	own.Close()
-	<-ended
-	tell(until(blocked(client), "0"))
-	tell(one(client, "RPUSH", key, "kept"))
-	tell(one(client, "LRANGE", key, "0", "-1"))
-	return nil
-}
-
-func patterns(client rueidis.Client, key string, tell func(any, error)) error {
-	end := client.B().Punsubscribe().Pattern(key + ":*").Build()
-	return receive(client, client.B().Psubscribe().Pattern(key+":*").Build(), end, func() {
-		tell(one(client, "PUBLISH", key+":one", "hello"))
-	}, tell)
-}
-
-func shards(client rueidis.Client, key string, tell func(any, error)) error {
-	end := client.B().Sunsubscribe().Channel(key).Build()
-	return receive(client, client.B().Ssubscribe().Channel(key).Build(), end, func() {
-		tell(one(client, "SPUBLISH", key, "hello"))
-	}, tell)
-}
-
-// receive tells one message of a subscription, which publish brings about. It ends by what is said for that: who only
-// cancels it stays subscribed.
-func receive(client rueidis.Client, subscription, end rueidis.Completed, publish func(), tell func(any, error)) error {
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	messages, ended := make(chan rueidis.PubSubMessage, 1), make(chan error, 1)
-	there := make(chan bool, 1)
-	hooked := rueidis.WithOnSubscriptionHook(limited, func(rueidis.PubSubSubscription) {
-		select {
-		case there <- true:
-		default:
-		}
-	})
-	go func() {
-		ended <- client.Receive(hooked, subscription, func(message rueidis.PubSubMessage) { messages <- message })
-	}()
-	select {
-	case <-there:
-	case <-limited.Done():
-		return fmt.Errorf("no subscription")
-	}
-	publish()
-	select {
-	case message := <-messages:
-		tell(message, nil)
-	case <-limited.Done():
-		return fmt.Errorf("no message")
-	}
-	tell("asked", client.Do(ctx, end).Error())
-	select {
-	case <-ended:
-	case <-limited.Done():
-		return fmt.Errorf("the subscription has not ended")
-	}
-	return nil
-}
-
 // killed: until the server has been killed and is there again, without its data.
 func killed(client rueidis.Client, key string, tell func(any, error)) error {
 	_, err := one(client, "SET", key, "before")
@@ -270,17 +160,6 @@ func killed(client rueidis.Client, key string, tell func(any, error)) error {
 		}), nil)
 		tell(reply, err)
 	}
-	return nil
-}
-
-// timeouts by the context of a command.
-func timeouts(client rueidis.Client, key string, tell func(any, error)) error {
-	brief, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-	defer cancel()
-	err := client.Do(brief, client.B().Blpop().Key(key).Timeout(2).Build()).Error()
-	tell(errors.Is(err, context.DeadlineExceeded), nil)
-	tell(one(client, "SET", key+":after", "mine"))
-	tell(one(client, "GET", key+":after"))
 	return nil
 }
 
@@ -388,17 +267,12 @@ func main() {
 		"transaction":  transaction,
 		"watch":        watch,
 		"script":       script,
-		"scan":         scan,
 		"blocking":     blocking,
 		"subscribe":    subscribe,
 		"unsubscribe":  unsubscribe,
 		"caching":      caching,
 		"greeting":     greeting,
 		"concurrent":   concurrent,
-		"abandoned":    abandoned,
-		"timeouts":     timeouts,
-		"patterns":     patterns,
-		"shards":       shards,
 		"killed":       killed,
 		"cluster_mode": clusterMode,
 	}, func(client rueidis.Client) { client.Close() })

@@ -1,14 +1,11 @@
 // Lettuce with its default settings.
 import io.lettuce.core.ClientOptions;
-import io.lettuce.core.KeyScanCursor;
 import io.lettuce.core.KeyValue;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandTimeoutException;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisFuture;
 import io.lettuce.core.RedisURI;
-import io.lettuce.core.ScanArgs;
-import io.lettuce.core.ScanCursor;
 import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
 import io.lettuce.core.TrackingArgs;
@@ -58,26 +55,6 @@ public final class Lettuce {
         @Override
         public void message(String channel, String message) {
             events.add("message " + channel + " " + message);
-        }
-
-        @Override
-        public void ssubscribed(String channel, long count) {
-            events.add("subscribed to shard " + channel + " " + count);
-        }
-
-        @Override
-        public void smessage(String channel, String message) {
-            events.add("message of shard " + channel + " " + message);
-        }
-
-        @Override
-        public void psubscribed(String pattern, long count) {
-            events.add("subscribed " + pattern + " " + count);
-        }
-
-        @Override
-        public void message(String pattern, String channel, String message) {
-            events.add("message " + pattern + " " + channel + " " + message);
         }
 
         @Override
@@ -200,20 +177,6 @@ public final class Lettuce {
         }
     }
 
-    private static String blocked(StatefulRedisConnection<String, String> connection) {
-        return Protocol.blockedIn(connection.sync().info("clients"));
-    }
-
-    /** A client that goes away while it blocks takes nothing with it. */
-    private static void abandoned(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
-        StatefulRedisConnection<String, String> own = library.connect();
-        own.async().blpop(0, key);
-        tell.accept(Protocol.until(() -> blocked(connection), "1"));
-        own.close();
-        tell.accept(Protocol.until(() -> blocked(connection), "0"));
-        tell.accept(connection.sync().rpush(key, "kept") + " " + connection.sync().lrange(key, 0, -1));
-    }
-
     /** What comes after a reply that nobody waits for any more is the right one. */
     private static void timeouts(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
         try (StatefulRedisConnection<String, String> own = library.connect()) {
@@ -228,45 +191,12 @@ public final class Lettuce {
         }
     }
 
-    private static void shards(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
-        Subscription subscription = new Subscription();
-        subscription.connection.sync().ssubscribe(key);
-        tell.accept(subscription.next());
-        tell.accept(connection.sync().spublish(key, "hello"));
-        tell.accept(subscription.next());
-        subscription.connection.close();
-    }
-
-    private static void patterns(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
-        Subscription subscription = new Subscription();
-        subscription.connection.sync().psubscribe(key + ":*");
-        tell.accept(subscription.next());
-        tell.accept(connection.sync().publish(key + ":one", "hello"));
-        tell.accept(subscription.next());
-        subscription.connection.close();
-    }
-
     /** Until the server has been killed and is there again, without its data. */
     private static void killed(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
         RedisCommands<String, String> client = connection.sync();
         client.set(key, "before");
         tell.accept(Protocol.untilLost(() -> client.get(key) == null));
         tell.accept(client.set(key + ":after", "there") + client.get(key + ":after") + client.get(key));
-    }
-
-    private static void scan(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
-        RedisCommands<String, String> client = connection.sync();
-        for (int number = 0; number < 30; number++) {
-            client.set(key + ":" + number, String.valueOf(number));
-        }
-        TreeSet<String> found = new TreeSet<>();
-        ScanCursor cursor = ScanCursor.INITIAL;
-        do {
-            KeyScanCursor<String> part = client.scan(cursor, ScanArgs.Builder.matches(key + ":*"));
-            found.addAll(part.getKeys());
-            cursor = part;
-        } while (!cursor.isFinished());
-        tell.accept(found);
     }
 
     private static void blocking(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell)
@@ -350,17 +280,13 @@ public final class Lettuce {
         features.put("transaction", Lettuce::transaction);
         features.put("watch", Lettuce::watch);
         features.put("script", Lettuce::script);
-        features.put("scan", Lettuce::scan);
         features.put("blocking", Lettuce::blocking);
         features.put("subscribe", Lettuce::subscribe);
         features.put("unsubscribe", Lettuce::unsubscribe);
         features.put("caching", Lettuce::caching);
         features.put("greeting", Lettuce::greeting);
         features.put("concurrent", Lettuce::concurrent);
-        features.put("abandoned", Lettuce::abandoned);
         features.put("timeouts", Lettuce::timeouts);
-        features.put("patterns", Lettuce::patterns);
-        features.put("shards", Lettuce::shards);
         features.put("killed", Lettuce::killed);
         features.put("cluster_mode", Lettuce::clusterMode);
         Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), library::connect,

@@ -18,13 +18,6 @@ final class Protocol {
         void run(C client, String key, Consumer<Object> tell) throws Exception;
     }
 
-    /** The library has no such thing with this server. */
-    static final class Unsupported extends RuntimeException {
-        Unsupported(Throwable reason) {
-            super(reason.getMessage());
-        }
-    }
-
     /** How long something is waited for that should happen at once. */
     static final int PATIENCE_SECONDS = 20;
 
@@ -42,8 +35,6 @@ final class Protocol {
         }
         try {
             feature.run(client, key, reply -> lines.add("reply " + String.valueOf(reply).replace("\n", " ")));
-        } catch (Unsupported reason) {
-            return List.of("unsupported " + reason.getMessage());
         } catch (Exception | LinkageError error) {
             lines.add("error " + error.toString().replace("\n", " "));
         }
@@ -90,11 +81,6 @@ final class Protocol {
             got = ask.get();
         }
         return got;
-    }
-
-    /** How many clients are blocked, as INFO has it. */
-    static String blockedIn(String info) {
-        return info.replaceAll("(?s).*blocked_clients:(\\d+).*", "$1");
     }
 
     /** Asks until the answer is yes, and says how often it has failed meanwhile. */

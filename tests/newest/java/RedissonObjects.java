@@ -4,7 +4,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.TreeSet;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
@@ -16,19 +15,14 @@ import org.redisson.api.RBatch;
 import org.redisson.api.RBlockingQueue;
 import org.redisson.api.RBucket;
 import org.redisson.api.RClientSideCaching;
-import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFuture;
-import org.redisson.api.RLock;
 import org.redisson.api.RRateLimiter;
 import org.redisson.api.RScript;
-import org.redisson.api.RSemaphore;
 import org.redisson.api.RTopic;
 import org.redisson.api.RateIntervalUnit;
 import org.redisson.api.RateType;
 import org.redisson.api.RedissonClient;
 import org.redisson.api.options.ClientSideCachingOptions;
-import org.redisson.api.redisnode.RedisNode;
-import org.redisson.api.redisnode.RedisNodes;
 import org.redisson.client.RedisException;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
@@ -102,15 +96,6 @@ public final class RedissonObjects {
         }
     }
 
-    private static void scan(RedissonClient client, String key, Consumer<Object> tell) {
-        for (int number = 0; number < 30; number++) {
-            client.getBucket(key + ":" + number).set("there");
-        }
-        TreeSet<String> found = new TreeSet<>();
-        client.getKeys().getKeysByPattern(key + ":*").forEach(found::add);
-        tell.accept(found);
-    }
-
     /** RESP2 and RESP3, a name, a user with a password, another database, a wrong password. */
     private static void greeting(RedissonClient client, String key, Consumer<Object> tell) {
         List<Consumer<SingleServerConfig>> ways = List.of(
@@ -147,32 +132,6 @@ public final class RedissonObjects {
         }
     }
 
-    private static String blocked(RedissonClient client) {
-        return client.getRedisNodes(RedisNodes.SINGLE).getInstance().info(RedisNode.InfoSection.CLIENTS)
-            .get("blocked_clients");
-    }
-
-    private static void abandoned(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
-        RedissonClient own = connectOnce(config(), server -> { });
-        own.<String>getBlockingQueue(key).pollAsync(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS);
-        tell.accept(Protocol.until(() -> blocked(client), "1"));
-        end(own);
-        tell.accept(Protocol.until(() -> blocked(client), "0"));
-        client.getQueue(key).offer("kept");
-        tell.accept(client.getList(key).readAll());
-    }
-
-    /** It waits longer than Redis does: here it is told to wait no more. */
-    private static void timeouts(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
-        RedissonClient own = connectOnce(config(), server -> server.setConnectionPoolSize(1));
-        RFuture<String> waiting = own.<String>getBlockingQueue(key).pollAsync(2, TimeUnit.SECONDS);
-        Thread.sleep(200);
-        tell.accept(waiting.cancel(true));
-        own.getBucket(key + ":after").set("mine");
-        tell.accept(own.getBucket(key + ":after").get());
-        end(own);
-    }
-
     private static void blocking(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
         RBlockingQueue<String> queue = client.getBlockingQueue(key);
         tell.accept(queue.poll(1, TimeUnit.SECONDS));
@@ -202,11 +161,6 @@ public final class RedissonObjects {
         tell.accept(CAME.get(channel).size());
     }
 
-    private static void shards(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
-        hear(client.getShardedTopic(key), key, tell);
-        SUBSCRIPTIONS.get(key).removeAllListeners();
-    }
-
     /** It caches in RESP3 only. */
     private static void caching(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
         RedissonClient own = connectOnce(config().setProtocol(org.redisson.config.Protocol.RESP3), server -> { });
@@ -220,54 +174,6 @@ public final class RedissonObjects {
         tell.accept(Protocol.until(bucket::get, "new"));
         caching.destroy();
         end(own);
-    }
-
-    private static void patterns(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
-        BlockingQueue<String> came = new ArrayBlockingQueue<>(10);
-        RTopic topic = client.getTopic(key + ":one");
-        int plain = topic.addListener(String.class, (channel, message) -> came.add(channel + " " + message));
-        tell.accept(topic.publish("hello"));
-        tell.accept(came.poll(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
-        topic.removeListener(plain);
-        int pattern = client.getPatternTopic(key + ":*").addListener(String.class,
-            (text, channel, message) -> came.add(text + " " + channel + " " + message));
-        tell.accept(topic.publish("there"));
-        tell.accept(came.poll(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
-        client.getPatternTopic(key + ":*").removeListener(pattern);
-    }
-
-    private static void locks(RedissonClient client, String key, Consumer<Object> tell) throws Exception {
-        RLock lock = client.getLock(key);
-        lock.lock();
-        tell.accept(lock.tryLock() + " " + lock.getHoldCount());
-        lock.unlock();
-        Thread rival = new Thread(() -> {
-            lock.lock(10, TimeUnit.SECONDS);
-            lock.unlock();
-        });
-        rival.start();
-        Thread.sleep(100);
-        tell.accept("unlocking");
-        lock.unlock();
-        rival.join();
-        tell.accept(lock.isLocked());
-
-        RLock fair = client.getFairLock(key + ":fair");
-        tell.accept(fair.tryLock(1, 10, TimeUnit.SECONDS));
-        fair.unlock();
-
-        RSemaphore semaphore = client.getSemaphore(key + ":semaphore");
-        tell.accept(semaphore.trySetPermits(2));
-        tell.accept(semaphore.tryAcquire(2) + " " + semaphore.tryAcquire());
-        Thread giver = new Thread(() -> semaphore.release(2));
-        giver.start();
-        tell.accept(semaphore.tryAcquire(java.time.Duration.ofSeconds(Protocol.PATIENCE_SECONDS)));
-        giver.join();
-
-        RCountDownLatch latch = client.getCountDownLatch(key + ":latch");
-        latch.trySetCount(1);
-        new Thread(latch::countDown).start();
-        tell.accept(latch.await(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
     }
 
     private static void limits(RedissonClient client, String key, Consumer<Object> tell) {
@@ -319,19 +225,13 @@ public final class RedissonObjects {
         features.put("pipeline", RedissonObjects::pipeline);
         features.put("transaction", RedissonObjects::transaction);
         features.put("script", RedissonObjects::script);
-        features.put("scan", RedissonObjects::scan);
         features.put("greeting", RedissonObjects::greeting);
-        features.put("abandoned", RedissonObjects::abandoned);
-        features.put("timeouts", RedissonObjects::timeouts);
         features.put("subscribe", RedissonObjects::subscribe);
         features.put("unsubscribe", RedissonObjects::unsubscribe);
-        features.put("shards", RedissonObjects::shards);
         features.put("caching", RedissonObjects::caching);
         features.put("cluster_mode", RedissonObjects::clusterMode);
         features.put("concurrent", RedissonObjects::concurrent);
         features.put("blocking", RedissonObjects::blocking);
-        features.put("patterns", RedissonObjects::patterns);
-        features.put("locks", RedissonObjects::locks);
         features.put("limits", RedissonObjects::limits);
         features.put("killed", RedissonObjects::killed);
         Protocol.serve(Protocol.versionOf(Redisson.class), Integer.parseInt(arguments[2]), RedissonObjects::connect, features,

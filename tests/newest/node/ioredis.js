@@ -2,7 +2,7 @@
 const { readFileSync } = require('fs');
 const { dirname, join } = require('path');
 const Redis = require('ioredis');
-const { serve, pause, until, message, blockedIn, host, port, tlsOptions } = require('./protocol');
+const { serve, pause, message, host, port, tlsOptions } = require('./protocol');
 
 const { version } = JSON.parse(readFileSync(join(dirname(require.resolve('ioredis')), '..', 'package.json')));
 
@@ -22,8 +22,6 @@ async function connect(options) {
 }
 
 const subscribers = new Map();
-
-const blocked = async (client) => blockedIn(await client.info('clients'));
 
 const features = {
   async *strings(client, key) {
@@ -56,13 +54,6 @@ const features = {
     for (const number of [7, 8]) yield client.add(key, number);
   },
 
-  async *scan(client, key) {
-    for (let number = 0; number < 30; number++) await client.set(`${key}:${number}`, number);
-    const found = new Set();
-    for await (const keys of client.scanStream({ match: `${key}:*` })) keys.forEach((each) => found.add(each));
-    yield [...found].sort();
-  },
-
   // Every way to begin a connection: names, users, databases, wrong passwords.
   async *greeting(client, key) {
     const ways = [{ connectionName: 'tested' }, { db: 3 }, { username: 'tested', password: 'secret' }];
@@ -86,17 +77,6 @@ const features = {
     };
     yield Promise.all(Array.from({ length: 100 }, (_, number) => work(number)));
     await own.quit();
-  },
-
-  // A client that goes away while it blocks takes nothing with it.
-  async *abandoned(client, key) {
-    const own = await connect();
-    const waiting = own.blpop(key, 0).catch((error) => error.message);
-    yield until(() => blocked(client), '1');
-    own.disconnect();
-    yield waiting;
-    yield until(() => blocked(client), '0');
-    yield [await client.rpush(key, 'kept'), await client.lrange(key, 0, -1)];
   },
 
   // What comes after a reply that nobody waits for any more is the right one.
@@ -129,27 +109,6 @@ const features = {
     yield subscriber.subscribe(key);
     yield client.publish(key, 'hello');
     yield came;
-  },
-
-  async *patterns(client, key) {
-    const subscriber = client.duplicate();
-    const { arrive, came } = message();
-    subscriber.on('pmessage', (pattern, channel, text) => arrive([pattern, channel, text]));
-    yield subscriber.psubscribe(`${key}:*`);
-    yield client.publish(`${key}:one`, 'hello');
-    yield came;
-    yield subscriber.punsubscribe();
-    await subscriber.quit();
-  },
-
-  async *shards(client, key) {
-    const subscriber = client.duplicate();
-    const { arrive, came } = message();
-    subscriber.on('smessage', (channel, text) => arrive([channel, text]));
-    yield subscriber.ssubscribe(key);
-    yield client.spublish(key, 'hello');
-    yield came;
-    await subscriber.quit();
   },
 
   // It learns where the slots are, and goes to the node of each key.

@@ -1,7 +1,7 @@
 // node-redis with its default settings.
 const { createClient, createClientPool, createCluster, defineScript } = require('redis');
 const { version } = require('@redis/client/package.json');
-const { serve, pause, until, message, blockedIn, host, port, tlsOptions } = require('./protocol');
+const { serve, pause, until, message, host, port, tlsOptions } = require('./protocol');
 
 const add = defineScript({
   NUMBER_OF_KEYS: 1,
@@ -22,8 +22,6 @@ async function connect({ socket, ...options } = {}) {
 }
 
 const subscribers = new Map();
-
-const blocked = async (client) => blockedIn(await client.info('clients'));
 
 const features = {
   async *strings(client, key) {
@@ -58,13 +56,6 @@ const features = {
     for (const number of [7, 8]) yield client.add(key, number);
   },
 
-  async *scan(client, key) {
-    for (let number = 0; number < 30; number++) await client.set(`${key}:${number}`, number);
-    const found = new Set();
-    for await (const keys of client.scanIterator({ MATCH: `${key}:*` })) keys.forEach((each) => found.add(each));
-    yield [...found].sort();
-  },
-
   // Every way to begin a connection: RESP, names, users, databases, wrong passwords.
   async *greeting(client, key) {
     const user = { username: 'tested', password: 'secret' };
@@ -95,25 +86,6 @@ const features = {
     await pool.close();
   },
 
-  // A client that goes away while it blocks takes nothing with it.
-  async *abandoned(client, key) {
-    const own = await connect();
-    const waiting = own.blPop(key, 0).catch((error) => error.message);
-    yield until(() => blocked(client), '1');
-    own.destroy();
-    yield waiting;
-    yield until(() => blocked(client), '0');
-    yield [await client.rPush(key, 'kept'), await client.lRange(key, 0, -1)];
-  },
-
-  // What comes after a reply that nobody waits for any more is the right one.
-  async *timeouts(_client, key) {
-    const own = await connect({ socket: { socketTimeout: 1000, reconnectStrategy: () => 50 } });
-    yield own.blPop(key, 4).catch((error) => error.message);
-    yield [await own.set(`${key}:after`, 'mine'), await own.get(`${key}:after`), await own.echo(key)];
-    own.destroy();
-  },
-
   async *blocking(client, key) {
     yield client.blPop(key, 1);
     await client.rPush(key, 'there');
@@ -139,24 +111,6 @@ const features = {
     const subscriber = subscribers.get(key.replace('unsubscribe', 'subscribe'));
     yield subscriber.unsubscribe();
     yield subscriber.ping();
-    await subscriber.close();
-  },
-
-  async *patterns(client, key) {
-    const subscriber = await client.duplicate().connect();
-    const { arrive, came } = message();
-    await subscriber.pSubscribe(`${key}:*`, (text, channel) => arrive([channel, text]));
-    yield client.publish(`${key}:one`, 'hello');
-    yield came;
-    await subscriber.close();
-  },
-
-  async *shards(client, key) {
-    const subscriber = await client.duplicate().connect();
-    const { arrive, came } = message();
-    await subscriber.sSubscribe(key, (text, channel) => arrive([channel, text]));
-    yield client.sPublish(key, 'hello');
-    yield came;
     await subscriber.close();
   },
 

@@ -68,7 +68,4 @@ function message() {
   return { arrive, came: Promise.race([came, pause(20000).then(() => 'nothing came')]) };
 }
 
-// How many clients are blocked, as INFO has it.
-const blockedIn = (info) => info.match(/blocked_clients:(\d+)/)[1];
-
-module.exports = { serve, pause, until, message, blockedIn, host, port: Number(port), tlsOptions };
+module.exports = { serve, pause, until, message, host, port: Number(port), tlsOptions };

@@ -305,17 +305,6 @@ def sharded_message(subscriber):
     return "nothing came"
 
 
-def locks(client, key):
-    lock = client.lock(key, timeout=10)
-    yield lock.acquire()
-    yield client.lock(key, timeout=10).acquire(blocking=False)
-    yield [lock.owned(), lock.extend(5), lock.reacquire()]
-    yield lock.release()
-    with client.lock(key, timeout=10, blocking_timeout=5) as again:
-        yield again.locked()
-    yield client.exists(key)
-
-
 def killed(client, key):
     """Until the server has been killed and is there again, without its data."""
     client.set(key, "before")
@@ -335,6 +324,6 @@ protocol.serve(
     redis.__version__,
     connect,
     [strings, pipeline, transaction, watch, script, scan, greeting, concurrent, abandoned, timeouts, blocking]
-    + [subscribe, unsubscribe, patterns, shards, caching, newer, modules, cluster_mode, locks, killed],
+    + [subscribe, unsubscribe, patterns, shards, caching, newer, modules, cluster_mode, killed],
     redis.Redis.close,
 )

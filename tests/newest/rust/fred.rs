@@ -2,10 +2,10 @@
 mod protocol;
 
 use fred::prelude::*;
-use fred::types::config::{Options, ReconnectPolicy};
+use fred::types::config::ReconnectPolicy;
 use fred::types::{CustomCommand, Expiration, Key, RespVersion};
 use futures_util::StreamExt;
-use protocol::{blocked_in, soon, tell, tell_error, url, Lines, ADD, PATIENCE};
+use protocol::{soon, tell, tell_error, url, Lines, ADD, PATIENCE};
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::sync::Mutex;
@@ -62,16 +62,6 @@ async fn watch(client: Client, key: String, lines: &mut Lines) -> Result<(), Err
     own.quit().await
 }
 
-async fn scan(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    for number in 0..30 {
-        client.set::<(), _, _>(format!("{key}:{number}"), number, None, None, false).await?;
-    }
-    let each = client.scan_buffered(format!("{key}:*"), None, None);
-    let found: Vec<Result<Key, Error>> = each.collect().await;
-    tell(lines, found.into_iter().map(|name| name.map(Key::into_string)).collect::<Result<BTreeSet<_>, _>>()?);
-    Ok(())
-}
-
 async fn script(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
     for number in [7, 8] {
         tell(lines, client.eval::<Value, _, _, _>(ADD, key.as_str(), number).await?);
@@ -99,44 +89,6 @@ async fn blocking(client: Client, key: String, lines: &mut Lines) -> Result<(), 
     client.rpush::<(), _, _>(&key, "there").await?;
     tell(lines, client.blpop::<Value, _>(&key, 20.0).await?);
     Ok(())
-}
-
-async fn wait_blocked(client: &Client, wanted: &str) -> Result<String, Error> {
-    let end = soon();
-    loop {
-        let info = CustomCommand::new_static("INFO", None::<u16>, false);
-        let now = blocked_in(&client.custom::<String, _>(info, vec!["clients"]).await?);
-        if now == wanted || Instant::now() > end {
-            return Ok(now);
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// A client that goes away while it blocks takes nothing with it.
-async fn abandoned(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    let own = Builder::from_config(Config::from_url(&url("", ""))?).build()?;
-    let connection = own.connect();
-    own.wait_for_connect().await?;
-    let name = key.clone();
-    let waiting = tokio::spawn(async move { own.blpop::<Value, _>(name, 0.0).await });
-    tell(lines, wait_blocked(&client, "1").await?);
-    waiting.abort();
-    connection.abort();
-    tell(lines, wait_blocked(&client, "0").await?);
-    tell(lines, client.rpush::<Value, _, _>(&key, "kept").await?);
-    tell(lines, client.lrange::<Value, _>(&key, 0, -1).await?);
-    Ok(())
-}
-
-/// Nobody waits for the first reply any more; those behind it are the right ones.
-async fn timeouts(_: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    let own = connect(&url("", "")).await?;
-    let brief = Options { timeout: Some(Duration::from_millis(500)), ..Default::default() };
-    tell(lines, own.with_options(&brief).blpop::<Value, _>(&key, 2.0).await.map_err(|error| error.to_string()));
-    tell(lines, own.set::<Value, _, _>(format!("{key}:after"), "mine", None, None, false).await?);
-    tell(lines, own.get::<Value, _>(format!("{key}:after")).await?);
-    own.quit().await
 }
 
 /// fred is done with subscribing before the server has answered: what is published too early nobody hears.
@@ -168,22 +120,6 @@ async fn unsubscribe(_: Client, key: String, lines: &mut Lines) -> Result<(), Er
     let own = SUBSCRIBERS.lock().expect("subscribers").get_or_insert_default().remove(&channel).expect("a subscriber");
     own.unsubscribe(&channel).await?;
     tell(lines, own.echo::<Value, _>(&key).await?);
-    own.quit().await
-}
-
-async fn patterns(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    let own = connect(&url("", "")).await?;
-    own.psubscribe(format!("{key}:*")).await?;
-    hear(&own, &client, &format!("{key}:one"), false, lines).await?;
-    own.punsubscribe(format!("{key}:*")).await?;
-    own.quit().await
-}
-
-async fn shards(client: Client, key: String, lines: &mut Lines) -> Result<(), Error> {
-    let own = connect(&url("", "")).await?;
-    own.ssubscribe(&key).await?;
-    hear(&own, &client, &key, true, lines).await?;
-    own.sunsubscribe(&key).await?;
     own.quit().await
 }
 
@@ -289,13 +225,8 @@ async fn outcome(client: Client, name: &str, number: usize) -> Lines {
     let done = match name {
         "strings" => strings(client, key, &mut lines).await,
         "watch" => watch(client, key, &mut lines).await,
-        "scan" => scan(client, key, &mut lines).await,
-        "abandoned" => abandoned(client, key, &mut lines).await,
-        "timeouts" => timeouts(client, key, &mut lines).await,
         "subscribe" => subscribe(client, key, &mut lines).await,
         "unsubscribe" => unsubscribe(client, key, &mut lines).await,
-        "patterns" => patterns(client, key, &mut lines).await,
-        "shards" => shards(client, key, &mut lines).await,
         "caching" => caching(client, key, &mut lines).await,
         "killed" => killed(client, key, &mut lines).await,
         "cluster_mode" => cluster_mode(client, key, &mut lines).await,

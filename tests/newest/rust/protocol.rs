@@ -36,12 +36,6 @@ pub fn version(library: &str) -> &'static str {
     behind.and_then(|text| text.split('"').next()).unwrap_or("unknown")
 }
 
-/// How many clients are blocked, as INFO has it.
-pub fn blocked_in(info: &str) -> String {
-    let behind = info.split("blocked_clients:").nth(1).unwrap_or("none");
-    behind.split(['\r', '\n']).next().unwrap_or("none").to_owned()
-}
-
 /// When PATIENCE is over.
 pub fn soon() -> Instant {
     Instant::now() + PATIENCE

@@ -1,4 +1,4 @@
-//! Locks in Rust: HOST PORT LIBRARY, where the host may be the path of a Unix socket. The protocol is told in tests/locks/programs.py.
+//! Locks in Rust: HOST PORT LIBRARY, where the host may be the path of a Unix socket. The protocol is told in tests/locks/laboratory.py.
 
 use rslock::{Lock, LockError, LockManager};
 use std::collections::HashMap;
