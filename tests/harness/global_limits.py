@@ -6,7 +6,6 @@ import signal
 import time
 
 from harness.admin import stats
-from harness.attempts import never_more  # noqa: F401: for those who import it from here
 from harness.limits import admitted, counter, funnel, rule
 from harness.resp import PONG, encode, wait_for
 from harness.target import script_calls
