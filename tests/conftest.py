@@ -42,6 +42,7 @@ LONGEST = {path: rank for rank, path in enumerate(named_in(HERE / "longest.txt")
 def pytest_configure(config):
     config.addinivalue_line("markers", "threads: run under the thread sanitizer, too")
     config.addinivalue_line("markers", "real: cannot live in a world (tests/world), whose clock is not the kernel's")
+    config.addinivalue_line("markers", "world: lives in a world only")
     config.addinivalue_line("markers", "root: needs root, and is run by sudo where somebody else runs the tests")
     # What a thread of a test asserts counts, too.
     config.addinivalue_line("filterwarnings", "error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -64,9 +65,9 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """Of tests/soak.txt only what is asked for by its name, or by scripts/soak, which wants nothing else. With several processes (-n 8 --dist loadgroup) each test goes to the next that is free; but those that share a
     server go to one, so that it is started once. Those that take longest begin."""
-    if world.is_inside():
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("real")])
-        items[:] = [item for item in items if not item.get_closest_marker("real")]
+    elsewhere = "real" if world.is_inside() else "world"
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(elsewhere)])
+    items[:] = [item for item in items if not item.get_closest_marker(elsewhere)]
     others = [item for item in items if item.nodeid.startswith(SOAKED) != SOAKS]
     if others and not any("::" in argument for argument in config.args):
         config.hook.pytest_deselected(items=others)

@@ -14,6 +14,7 @@ from harness.latency import words_of
 from harness.limits import rule as limit
 from harness.resp import OK, PONG, QUEUED, Error, encode, wait_for
 from harness.rules import reload
+from harness.world import breathe
 
 FIELDS = "time worker id addr name user identity db op args bytes lane waited redis verdict rule reply rbytes".split()
 
@@ -357,6 +358,7 @@ def busy(headgate, *requests):
             client("CLIENT", "SETNAME", f"busy{number}")
             while not stop.is_set():
                 client(*request)
+                breathe()
 
     workers = [threading.Thread(target=work, args=pair) for pair in enumerate(requests)]
     for worker in workers:

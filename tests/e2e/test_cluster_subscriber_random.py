@@ -11,9 +11,10 @@ from harness.admin import stats
 from harness.cluster import Cluster, key_in, slot_of
 from harness.resp import OK, Closed, Push, encode
 from harness.rules import launch
+from harness.world import breathe
 
 NAMES = 5  # of each kind, and shard channels of each node
-ROUNDS = 200
+ROUNDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,7 @@ def publish(headgate, tags, stop):
         channel = number % NAMES
         client("SPUBLISH", f"{{{tags[number % len(tags)]}}}ch{channel}", f"{number}:".ljust(number % 4000, "x"))
         client("PUBLISH", f"news{channel}", f"{number}:".ljust(number % 4000, "y"))
+        breathe()
     client.close()
 
 

@@ -118,6 +118,7 @@ def test_a_storm_of_changes_is_weathered(redis, make_headgate):
     while time.monotonic() < until:
         count += 1
         headgate.write_config(max_clients=100 + count)
+        time.sleep(0.01)
         if count % 20 == 0:
             assert client("SET", "k", count) == OK
     headgate.write_config(max_clients=77)

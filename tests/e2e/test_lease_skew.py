@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.admin import stats
-from harness.calendar import Calendar
+from harness import world
 from harness.leases import (
     LEASE_MS, assert_kept, await_keys, await_lease, counters, losses, rule, sweep_and_add, sweep_and_add_fairly, transact,
 )
@@ -86,12 +86,12 @@ def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limi
 HOUR = 3600
 
 
-def start_by(calendar, redis, make_headgate):
-    """A Headgate that goes by that calendar, and knows where Redis' clock stands."""
+def start_ahead(seconds, redis, make_headgate):
+    """A Headgate whose calendar is ahead by so much, and that knows where Redis' clock stands."""
     headgate = make_headgate(redis, start=False)
-    headgate.environment = calendar.environment()
     headgate.write_rules(rule())
-    headgate.start()
+    with world.ahead(seconds):
+        headgate.start()
     wait_for(lambda: "redis_clock_offset_us" in stats(headgate), what="Redis' clock to be known")
     return headgate
 
@@ -109,14 +109,13 @@ def assert_kept_to_its_date(redis, headgate, began, now):
     assert not losses(headgate)
 
 
+@pytest.mark.world
 @pytest.mark.parametrize(("before", "later"), [(HOUR, HOUR), (0, -HOUR), (-HOUR, HOUR)])
-def test_dates_are_those_of_redis(redis, make_headgate, tmp_path, before, later):
+def test_dates_are_those_of_redis(redis, make_headgate, before, later):
     """Headgate's calendar is wrong from the beginning, is set while it runs, or both."""
-    calendar = Calendar(tmp_path)
-    calendar.set(before)
     began = time.monotonic()
-    headgate = start_by(calendar, redis, make_headgate)
-    calendar.set(later)
+    headgate = start_ahead(before, redis, make_headgate)
+    world.skew(headgate.process.pid, later)
     assert_kept_to_its_date(redis, headgate, began, time.time())
 
 
@@ -127,18 +126,15 @@ def times_told(redis):
     return int(line.split(b"calls=")[1].split(b",")[0])
 
 
+@pytest.mark.world
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_a_clock_that_both_have_is_set(make_redis, make_headgate, tmp_path, step):
+def test_a_clock_that_both_have_is_set(redis, make_headgate, step):
     """One machine, whose clock is set, or which has slept: Redis is asked anew."""
-    calendar = Calendar(tmp_path)
-    redis = make_redis()
-    redis.kill()
-    redis.environment = calendar.environment()
-    redis.start()
-    headgate = start_by(calendar, redis, make_headgate)
+    headgate = start_ahead(0, redis, make_headgate)
     before = times_told(redis)
     began = time.monotonic()
-    calendar.set(step)
+    for server in (redis, headgate):
+        world.skew(server.process.pid, step)
     wait_for(lambda: times_told(redis) > before, what="Redis to be asked for its clock")
     # What is asked behind that is answered behind it.
     assert_kept_to_its_date(redis, headgate, began, time.time() + step)

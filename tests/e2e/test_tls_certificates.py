@@ -8,8 +8,8 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID as Use
 
 from harness import tls
+from harness import world as clocks
 from harness.admin import stats
-from harness.calendar import Calendar
 from harness.certificates import HERE, Authority, certificates, load
 from harness.resp import OK, Closed, Error, wait_for
 from harness.servers import run_headgate
@@ -29,7 +29,7 @@ class World:
     """A certificate, whom to trust for it, and what becomes of them."""
 
     def __init__(self, directory, names, subject, use, begin=-DAY, end=DAY, authority_end=DAY, crl_end=None):
-        self.calendar = Calendar(directory)
+        self.ahead = 0  # the calendars of Headgates, in seconds
         self.authority = Authority("Headgate test issuer of a day", certificates().root, end=at(authority_end))
         self.identity = certificates().issue("of-a-day", names, subject, self.authority, use, at(begin), at(end))
         self.ca, self.crl = directory / "ca.pem", directory / "crl.pem"
@@ -41,18 +41,22 @@ class World:
         self.crl.write_bytes(self.authority.revoke(*revoked, end=self.crl_end) + certificates().root.revoke())
 
     def start(self, headgate, prefix, **options):
-        headgate.environment = self.calendar.environment()
         headgate.write_config(**{f"{prefix}_ca": self.ca, f"{prefix}_crl": self.crl if self.crl_end else None}, **options)
-        headgate.start()
+        with clocks.ahead(self.ahead):
+            headgate.start()
         return headgate
 
+    def set_calendar(self, headgate, seconds):
+        self.ahead = seconds
+        clocks.skew(headgate.process.pid, seconds)
 
-def later(world, _headgate):
-    world.calendar.set(LATER)
+
+def later(world, headgate):
+    world.set_calendar(headgate, LATER)
 
 
-def earlier(world, _headgate):
-    world.calendar.set(-LATER)
+def earlier(world, headgate):
+    world.set_calendar(headgate, -LATER)
 
 
 def reload(headgate):
@@ -100,6 +104,7 @@ def visit(headgate, context, session=None):
         return "refused", None
 
 
+@pytest.mark.world
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", TABLE)
 def test_of_a_client(redis, make_headgate, tmp_path, name, version):
@@ -133,6 +138,7 @@ def lane_of(headgate, action):
     return "resumed" if int(stats(headgate)["upstream_tls_resumed_total"]) > resumed else "served"
 
 
+@pytest.mark.world
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", TABLE)
 def test_of_redis(make_redis, make_headgate, tmp_path, name, version):

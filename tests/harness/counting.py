@@ -5,6 +5,7 @@ import threading
 import time
 
 from harness.resp import Closed, Error, encode
+from harness.world import breathe
 
 # The count, and who counted: the run id of the server that executed the script.
 COUNT = """local count = redis.call('INCR', KEYS[1])
@@ -40,6 +41,7 @@ class Counting:
                 with self.headgate.connect() as client:
                     while not self.ends.is_set():
                         self._round(client, request)
+                        breathe()
             except (Closed, OSError):
                 self.closed += 1
                 self.allowed += self.unknown

@@ -4,6 +4,7 @@ import threading
 import time
 
 from harness.resp import OK, Closed, Map, Push
+from harness.world import breathe
 
 NONE = ("ON", "moving-endpoint-type", "none")
 ADDRESS = ("ON", "moving-endpoint-type", "internal-ip")
@@ -58,6 +59,7 @@ class Follower(threading.Thread):
                 self.served += 1
                 if told:
                     self.move(told)
+                breathe()
         except (OSError, Closed, AssertionError) as fault:
             self.faults.append(repr(fault))
 

@@ -19,6 +19,7 @@ import time
 from harness.cluster import tag_of
 from harness.resp import OK, Closed, Error, encode, wait_for
 from harness.sentinel import Announcements
+from harness.world import breathe
 
 # How long a client waits for a reply: a failover, and a machine that is busy with others.
 PATIENCE_SECONDS = 90
@@ -241,6 +242,7 @@ class Checked:
             while not self.crowd.ends.is_set():
                 try:
                     self._round()
+                    breathe()
                 except (Closed, ConnectionError):
                     self.reconnects += 1
                     self._come()

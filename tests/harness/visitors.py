@@ -3,6 +3,7 @@
 import threading
 
 from harness.resp import OK, Client, Closed, wait_for
+from harness.world import breathe
 
 
 class Visitors:
@@ -32,6 +33,7 @@ class Visitors:
                 self.served += fault is None
                 if fault:
                     self.faults.append(fault)
+            breathe()
 
     def await_more(self, count=200):
         wanted = self.served + count
@@ -68,6 +70,7 @@ class Stayers:
                 if replies != [OK, word, turn]:
                     self.faults.append((number, turn, replies))
                 self.turns[number] = turn
+                breathe()
         except (OSError, Closed) as error:
             self.faults.append((number, self.turns[number], repr(error)))
 

@@ -1,8 +1,11 @@
 """The world that a test lives in (tests/world/README.md), if it does: there time.sleep() costs nothing, and what is drawn
 from seed() happens again when the world is run again."""
 
+import contextlib
 import ctypes
+import os
 import random
+import time
 
 _library = ctypes.CDLL(None)
 _figures = (ctypes.c_uint64 * 5)()
@@ -31,6 +34,14 @@ def skew(pid, seconds):
     _change(pid, b"s", seconds * 1e9)
 
 
+@contextlib.contextmanager
+def ahead(seconds):
+    """What is started meanwhile has a calendar that is ahead by so much."""
+    skew(os.getpid(), seconds)
+    yield
+    skew(os.getpid(), 0)
+
+
 def late(pid, seconds, permille=1000):
     """Its threads are late by up to so much, in so many of a thousand cases."""
     _change(pid, b"l", seconds * 1e6, permille)
@@ -38,3 +49,8 @@ def late(pid, seconds, permille=1000):
 
 def end(pid, turns):  # whatever it does then
     _change(pid, b"e", turns)
+
+
+def breathe():
+    """Between the rounds of who asks again and again: in a world that takes the processor for as long as it takes time."""
+    time.sleep(0.002)

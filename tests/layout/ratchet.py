@@ -8,8 +8,8 @@ from calls import circles_with_callbacks
 # not raised.
 FIGURES = {
     "lines of C in proxy/ and policies/": 91739,
-    "lines of tests": 84544,
-    "words of documentation": 103652,
+    "lines of tests": 84492,
+    "words of documentation": 103641,
     "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }

@@ -494,7 +494,7 @@ def cluster():
         yield made
 
 
-@pytest.mark.skipif(not world.is_inside(), reason="a walk wants a world")
+@pytest.mark.world
 def test_a_walk(cluster, make_headgate, record_property):
     draws = world.draws()
     headgates = [start(cluster, make_headgate, draws) for _ in range(draws.choice((1, 1, 2)))]

@@ -833,6 +833,7 @@ class Walk:
             server.discard()
 
 
+@pytest.mark.world
 def test_leases(record_property):
     walk = Walk(world.draws())
     try:

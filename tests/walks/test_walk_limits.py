@@ -666,7 +666,7 @@ def match(requests, charge, grants, spent, is_loose):
     return without + [one[-1] for one in waiting] + list(requests)
 
 
-@pytest.mark.skipif(not world.is_inside(), reason="by clocks that stand still while nobody waits")
+@pytest.mark.world
 def test_walk(make_headgate, make_redis):
     draw = world.draws()
     with contextlib.ExitStack() as stack:

@@ -7,6 +7,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from harness import world
 from harness.admin import stats
 from harness.resp import OK, Client, Closed, Error, encode, same, wait_for
@@ -570,6 +572,7 @@ class Walk:
         self.line.finish()
 
 
+@pytest.mark.world
 def test_a_walk(pool, tmp_path, record_property):
     walk = Walk(world.draws(), pool, tmp_path)
     try:
