@@ -53,17 +53,6 @@ static bool may_change_identity(const struct client *client, struct session_rout
     return false;
 }
 
-/* RESET where its answer is not seen leaves the client as Redis' default user, who may be allowed more than what
- * Headgate has authenticated it as. */
-static bool is_given_credentials(const struct client *client)
-{
-    struct profile *arrival = client_arrival_profile(client);
-    bool is_given = arrival->password != NULL;
-
-    profile_release(arrival);
-    return is_given;
-}
-
 static bool is_judged(const struct client *client, const struct command *command, const struct resp_command *framed,
                       const char *frame, struct session_route *route)
 {
@@ -73,11 +62,6 @@ static bool is_judged(const struct client *client, const struct command *command
         return false;
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
-        if (client->session.passthrough && is_given_credentials(client)) {
-            answer(route, "RESET would take the credentials off its connection");
-            route->answer = SESSION_CLOSE;
-            return false;
-        }
         bool may_be_forged = client->session.split || client->session.scripts > 0;
         route->unsure = client->session.passthrough || (client->session.sent_transaction && may_be_forged);
         route->names_client = true;
@@ -532,7 +516,8 @@ bool session_route_request(struct client *client, const struct command *command,
         refuse_debugger(route);
         return true;
     }
-    if (client->session.passthrough) {
+    bool resets = command != NULL && command->kind == COMMAND_RESET && framed->argument_count == 1;
+    if (client->session.passthrough && !resets) {
         route_bytes(client, command, framed, frame, route);
         return true;
     }

@@ -14,8 +14,8 @@
 /* So long a client goes on that is about to send its next request whenever it is looked at. */
 #define BUSY_PATIENCE_US ((int64_t)1000000)
 
-/* Of those whose bytes are passed nothing tells what is under way, but that something was a moment ago, or is amid. What
- * never ends (MONITOR) is not waited for. */
+/* Of those whose bytes are passed nothing tells what is under way, but that something was a moment ago, or is amid.
+ * What never ends (MONITOR) is not waited for. */
 static bool may_be_answered(const struct client *client, int64_t now_us)
 {
     bool is_amid = buffer_length(&client->output) > 0 || !resp_reply_idle(&client->exclusive->reply);
