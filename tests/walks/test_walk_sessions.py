@@ -186,8 +186,7 @@ class Pair:
     def refused(self, command, reply):
         """Said to be not carried out: neither is it by the twin."""
         self.walk.figures["refused"] += 1
-        # A lane of its own that ends before anything is sent refuses all that waits for it, and the client goes with it.
-        self.own = self.own or self.walk.trouble == "kill"
+        assert b"too many requests" not in reply, f"{self.name}: {brief(command)} answered {reply}"
         self.doomed = self.doomed or (not self.is_shared() and reply.startswith(b"ERR max"))
         self.doomed = self.doomed or (reply.startswith(b"ERR headgate: ") and command[0] in CLOSED_BEHIND)
         if command[0] == "EXEC" and reply.startswith(b"EXECABORT"):
