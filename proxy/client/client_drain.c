@@ -18,11 +18,10 @@
  * What never ends (MONITOR) is not waited for. */
 static bool may_be_answered(const struct client *client, int64_t now_us)
 {
-    bool is_amid = buffer_length(&client->output) > 0 || !resp_reply_idle(&client->exclusive->reply);
-    bool is_busy = now_us - client->active_us < BLOCKED_PATIENCE_US &&
-                   now_us - client->service->draining_since_us < BUSY_PATIENCE_US;
+    bool is_early = now_us - client->service->draining_since_us < BUSY_PATIENCE_US;
 
-    return is_amid || is_busy;
+    return (is_early && now_us - client->active_us < BLOCKED_PATIENCE_US) || buffer_length(&client->output) > 0 ||
+           !resp_reply_idle(&client->exclusive->reply);
 }
 
 static bool nothing_under_way(const struct client *client, int64_t now_us)

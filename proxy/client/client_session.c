@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A client that changes its credentials more often than that in a minute stays on one lane: each change would have
@@ -498,6 +499,13 @@ bool session_expect(struct client *client, struct session_route *route, enum exp
         return false;
     }
     route->expected->in_transaction = client->session.sent_transaction;
+    return true;
+}
+
+bool session_say(struct session_route *route, enum session_answer how, const char *text)
+{
+    route->answer = how;
+    snprintf(route->text, sizeof route->text, "%s", text);
     return true;
 }
 
