@@ -361,14 +361,6 @@ static bool begins_debugger(const struct command *command, const struct resp_com
            !word_is(session_kept_argument(framed, frame, 2), "no");
 }
 
-/* Who does not look at the answer would have the script run for good. */
-static void refuse_debugger(struct session_route *route)
-{
-    route->last = session_say(route, SESSION_REFUSE,
-                              "-ERR headgate: SCRIPT DEBUG might reach others: it is passed on with pool = session, "
-                              "without rules, before one server\r\n");
-}
-
 static bool route_by_kind(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_route *route)
 {
@@ -498,8 +490,11 @@ bool session_route_request(struct client *client, const struct command *command,
         return true;
     }
     if (begins_debugger(command, framed, frame) && !session_may_debug(client)) {
-        refuse_debugger(route);
-        return true;
+        /* Who does not look at the answer would have the script run for good. */
+        route->last = true;
+        return session_say(route, SESSION_REFUSE,
+                           "-ERR headgate: SCRIPT DEBUG might reach others: it is passed on with pool = session, "
+                           "without rules, before one server\r\n");
     }
     bool resets = command != NULL && command->kind == COMMAND_RESET && framed->argument_count == 1;
     if (client->session.passthrough && !resets) {
@@ -511,9 +506,10 @@ bool session_route_request(struct client *client, const struct command *command,
         return route_unknown(client, route);
     }
     bool routed = route_by_kind(client, command, framed, frame, route);
-    if (route->passthrough && client->profile->needs_password) {
-        /* Redis would say no more than that, and AUTH may follow. */
-        (void)session_say(route, SESSION_ANSWER_HERE, "-NOAUTH Authentication required.\r\n");
+    if (route->passthrough && client->profile->needs_password && !client->session.known_transaction) {
+        /* Redis would say no more than that, and AUTH may follow; unless it has let it in before, and takes a MULTI. */
+        enum session_answer how = client->sent_runs > 0 ? SESSION_LATER : SESSION_ANSWER_HERE;
+        (void)session_say(route, how, "-NOAUTH Authentication required.\r\n");
     }
     return routed;
 }
