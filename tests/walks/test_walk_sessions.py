@@ -187,6 +187,10 @@ class Pair:
         """Said to be not carried out: neither is it by the twin."""
         self.walk.figures["refused"] += 1
         assert b"too many requests" not in reply, f"{self.name}: {brief(command)} answered {reply}"
+        if self.walk.trouble == "kill" and reply.startswith(b"ERR headgate: "):
+            # What its own lane has of it goes with that; nobody else is refused before the time is over.
+            waits = self.is_shared() and not self.last[:-1]
+            assert self.walk.away > 20 or not waits, f"{self.name}: {brief(command)} answered {reply} at once"
         self.doomed = self.doomed or (not self.is_shared() and reply.startswith(b"ERR max"))
         self.doomed = self.doomed or (reply.startswith(b"ERR headgate: ") and command[0] in CLOSED_BEHIND)
         if command[0] == "EXEC" and reply.startswith(b"EXECABORT"):
@@ -349,7 +353,8 @@ class Walk:
             world.end(self.redis.process.pid, self.draws.randint(1, 60))
         yield
         self.redis.kill()
-        time.sleep(self.draws.choice((0, 1, 25)))
+        self.away = self.draws.choice((0, 1, 25))
+        time.sleep(self.away)
         self.redis.start()
         with self.redis.connect() as direct:
             wait_for(lambda: not bytes(direct("GET", "x") or b"").startswith(b"LOADING"), what="Redis to be loaded")
