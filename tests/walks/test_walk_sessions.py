@@ -177,7 +177,7 @@ class Pair:
         if word == "SELECT" and not fails and not in_multi:
             self.database = int(command[1])
         keeps = word == "CLIENT" and (command[1] == "NO-EVICT" or in_multi) or self.keys[-1] in command
-        keeps = keeps or (in_multi and word in ("SELECT", "SUBSCRIBE")) or (self.database and word in ("AUTH", "HELLO"))
+        keeps = keeps or (in_multi and word in ("SELECT", "SUBSCRIBE", "UNSUBSCRIBE")) or (self.database and word in ("AUTH", "HELLO"))
         # What it is Redis may not have told.
         keeps = keeps or (word == "NO-SUCH-COMMAND" and self.walk.trouble in REFUSED)
         self.own = bool(self.own or keeps or (fails and reply.startswith((b"NOAUTH", b"NOPERM"))))
