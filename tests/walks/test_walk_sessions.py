@@ -186,6 +186,8 @@ class Pair:
     def refused(self, command, reply):
         """Said to be not carried out: neither is it by the twin."""
         self.walk.figures["refused"] += 1
+        # What these would have done when EXEC comes Headgate does not wait for.
+        self.own = self.own or (self.multi and command[0] in ("CLIENT", "SELECT", "SUBSCRIBE", "UNSUBSCRIBE"))
         assert b"too many requests" not in reply, f"{self.name}: {brief(command)} answered {reply}"
         if self.walk.trouble == "kill" and reply.startswith(b"ERR headgate: "):
             # What its own lane has of it goes with that; nobody else is refused before the time is over.
