@@ -13,7 +13,7 @@ from harness.resp import OK, Client, Closed, Error, encode, same, wait_for
 from harness.servers import Headgate, Redis
 from harness.upgrade import Line, is_alive, kill_line
 
-PAIRS, ROUNDS, DATABASES = 9, 26, 3
+PAIRS, ROUNDS, DATABASES = 9, 24, 3
 USERS = ("ann", "bob", "cat")
 # Each may do something that another one may not.
 RIGHTS = {"ann": "+@all", "bob": "+@all -eval -getset", "cat": "+@all -append -client|setname"}
@@ -355,7 +355,7 @@ class Walk:
             world.end(self.redis.process.pid, self.draws.randint(1, 60))
         yield
         self.redis.kill()
-        self.away = self.draws.choice((0, 1, 25))
+        self.away = self.draws.choice((0, 1, 22))
         time.sleep(self.away)
         self.redis.start()
         with self.redis.connect() as direct:
@@ -390,7 +390,7 @@ class Walk:
             connected = direct("CLIENT", "LIST").count(b"\n") + self.draws.randint(-1, 2)
             assert direct("CONFIG", "SET", "maxclients", max(connected, 1)) == OK
             yield
-            time.sleep(self.draws.choice((0.1, 25)))
+            time.sleep(self.draws.choice((0.1, 22)))
             assert direct("CONFIG", "SET", "maxclients", 4000) == OK
 
     def lanes(self):
