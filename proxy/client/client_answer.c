@@ -64,7 +64,9 @@ void client_answer_unreachable(struct client *client, const struct lane *lane)
 
     snprintf(route.text, sizeof route.text, "-ERR headgate: no connection to Redis at %.80s: %.120s\r\n",
              client->service->settings.upstream_text,
-             lane->why[0] != '\0' ? lane->why : "too many requests wait for it already");
+             lane->why[0] != '\0'                                 ? lane->why
+             : upstream_may_wait(client->service->upstream, lane) ? "not connected yet"
+                                                                  : "too many requests wait for it already");
     stats_add(client->service->reactor->stats, STATS_REQUESTS_UNREACHABLE, 1);
     client_answer_route(client, &route);
 }

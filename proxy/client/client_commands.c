@@ -6,17 +6,8 @@
 
 #include "resp/word.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- small helpers ---- */
-
-static void answer(struct session_route *route, const char *text)
-{
-    route->answer = SESSION_ANSWER_HERE;
-    snprintf(route->text, sizeof route->text, "%s", text);
-}
 
 /* ---- who the client is ---- */
 
@@ -48,36 +39,16 @@ static bool may_change_identity(const struct client *client, struct session_rout
     if (!client->session.sent_transaction || !chain_wants_any(client->service->chain)) {
         return true;
     }
-    answer(route, "-ERR Command not allowed inside a transaction\r\n");
-    route->answer = SESSION_REFUSE;
-    return false;
-}
-
-/* RESET where its answer is not seen leaves the client as Redis' default user, who may be allowed more than what
- * Headgate has authenticated it as. */
-static bool is_given_credentials(const struct client *client)
-{
-    struct profile *arrival = client_arrival_profile(client);
-    bool is_given = arrival->password != NULL;
-
-    profile_release(arrival);
-    return is_given;
+    return !session_say(route, SESSION_REFUSE, "-ERR Command not allowed inside a transaction\r\n");
 }
 
 static bool is_judged(const struct client *client, const struct command *command, const struct resp_command *framed,
                       const char *frame, struct session_route *route)
 {
     if (session_is_doubtful(client)) {
-        answer(route, SESSION_DOUBTFUL);
-        route->answer = SESSION_CLOSE;
-        return false;
+        return !session_say(route, SESSION_CLOSE, SESSION_DOUBTFUL);
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
-        if (client->session.passthrough && is_given_credentials(client)) {
-            answer(route, "RESET would take the credentials off its connection");
-            route->answer = SESSION_CLOSE;
-            return false;
-        }
         bool may_be_forged = client->session.split || client->session.scripts > 0;
         route->unsure = client->session.passthrough || (client->session.sent_transaction && may_be_forged);
         route->names_client = true;
@@ -157,8 +128,8 @@ static bool route_select(struct client *client, const struct resp_command *frame
         return true;
     }
     if (place == SESSION_PLACE_HERE) {
-        answer(route, "+OK\r\n");
-        return session_change_profile(client, profile_with_database(client->profile, database));
+        return session_say(route, SESSION_ANSWER_HERE, "+OK\r\n") &&
+               session_change_profile(client, profile_with_database(client->profile, database));
     }
     bool is_taken = session_expect(client, route, EXPECT_PROFILE);
     if (is_taken) {
@@ -280,7 +251,7 @@ static void route_quit(struct client *client, struct session_route *route)
     if (client->session.pinned || client->service->settings.session_pool) {
         route->exclusive = true;
     } else {
-        answer(route, "+OK\r\n");
+        (void)session_say(route, SESSION_ANSWER_HERE, "+OK\r\n");
     }
 }
 
@@ -390,15 +361,6 @@ static bool begins_debugger(const struct command *command, const struct resp_com
            !word_is(session_kept_argument(framed, frame, 2), "no");
 }
 
-/* Who does not look at the answer would have the script run for good. */
-static void refuse_debugger(struct session_route *route)
-{
-    answer(route, "-ERR headgate: SCRIPT DEBUG might reach others: it is passed on with pool = session, without rules, "
-                  "before one server\r\n");
-    route->answer = SESSION_REFUSE;
-    route->last = true;
-}
-
 static bool route_by_kind(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_route *route)
 {
@@ -451,9 +413,8 @@ static bool route_by_kind(struct client *client, const struct command *command, 
         route_quit(client, route);
         return true;
     case COMMAND_HTTP:
-        answer(route, "spoke HTTP");
-        route->answer = client->service->settings.session_pool ? SESSION_FORWARD : SESSION_CLOSE;
-        return true;
+        return session_say(route, client->service->settings.session_pool ? SESSION_FORWARD : SESSION_CLOSE,
+                           "spoke HTTP");
     case COMMAND_PINNED:
         return session_expect(client, route, EXPECT_STATE);
     case COMMAND_ALONE:
@@ -529,10 +490,14 @@ bool session_route_request(struct client *client, const struct command *command,
         return true;
     }
     if (begins_debugger(command, framed, frame) && !session_may_debug(client)) {
-        refuse_debugger(route);
-        return true;
+        /* Who does not look at the answer would have the script run for good. */
+        route->last = true;
+        return session_say(route, SESSION_REFUSE,
+                           "-ERR headgate: SCRIPT DEBUG might reach others: it is passed on with pool = session, "
+                           "without rules, before one server\r\n");
     }
-    if (client->session.passthrough) {
+    bool resets = command != NULL && command->kind == COMMAND_RESET && framed->argument_count == 1;
+    if (client->session.passthrough && !resets) {
         route_bytes(client, command, framed, frame, route);
         return true;
     }
@@ -541,9 +506,10 @@ bool session_route_request(struct client *client, const struct command *command,
         return route_unknown(client, route);
     }
     bool routed = route_by_kind(client, command, framed, frame, route);
-    if (route->passthrough && client->profile->needs_password) {
-        /* Redis would say no more than that, and AUTH may follow. */
-        answer(route, "-NOAUTH Authentication required.\r\n");
+    if (route->passthrough && client->profile->needs_password && !client->session.known_transaction) {
+        /* Redis would say no more than that, and AUTH may follow; unless it has let it in before, and takes a MULTI. */
+        enum session_answer how = client->sent_runs > 0 ? SESSION_LATER : SESSION_ANSWER_HERE;
+        (void)session_say(route, how, "-NOAUTH Authentication required.\r\n");
     }
     return routed;
 }

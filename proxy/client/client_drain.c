@@ -14,10 +14,20 @@
 /* So long a client goes on that is about to send its next request whenever it is looked at. */
 #define BUSY_PATIENCE_US ((int64_t)1000000)
 
-static bool nothing_under_way(const struct client *client)
+/* Of those whose bytes are passed nothing tells what is under way, but that something was a moment ago, or is amid.
+ * What never ends (MONITOR) is not waited for. */
+static bool may_be_answered(const struct client *client, int64_t now_us)
+{
+    bool is_early = now_us - client->service->draining_since_us < BUSY_PATIENCE_US;
+
+    return (is_early && now_us - client->active_us < BLOCKED_PATIENCE_US) || buffer_length(&client->output) > 0 ||
+           !resp_reply_idle(&client->exclusive->reply);
+}
+
+static bool nothing_under_way(const struct client *client, int64_t now_us)
 {
     return client->first == NULL && client->wait == CLIENT_WAIT_NOTHING && buffer_length(&client->input) == 0 &&
-           !client->streaming;
+           !client->streaming && !(client->session.passthrough && may_be_answered(client, now_us));
 }
 
 static bool has_just_come(const struct client *client, int64_t now_us)
@@ -47,7 +57,7 @@ void client_drain(struct client *client, int64_t now_us)
     if (client_may_move(client, now_us)) {
         return;
     }
-    if (nothing_under_way(client)) {
+    if (nothing_under_way(client, now_us)) {
         if (!has_just_come(client, now_us) && !has_more_to_read(client, now_us)) {
             client_finish(client);
         }

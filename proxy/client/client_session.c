@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A client that changes its credentials more often than that in a minute stays on one lane: each change would have
@@ -41,7 +42,7 @@ void session_request_sent(struct client *client, const struct session_route *rou
     session->silenced = session->silenced || route->silences;
     session->unsure = session->unsure || route->unsure || follows_unproven;
     session->unproven = kind == EXPECT_UNKNOWN && !route->expected->is_absent;
-    if (route->logs_in && route->expected != NULL) {
+    if (route->expected != NULL && (route->logs_in || session->passthrough)) {
         session->login_us = reactor_now(client->service->reactor);
     }
     if (route->sync) {
@@ -319,7 +320,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     client->exclusive->expects_pushes = false;
     client->exclusive->dirty = true;
     client->exclusive->named = false;
-    client->session.was_reset = !client->service->settings.session_pool && client->profile->password != NULL;
+    client->session.was_reset = !client->service->settings.session_pool;
     if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
         client_close(client, "out of memory");
     }
@@ -412,7 +413,9 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
     if (expected->kind == EXPECT_SUBSCRIBE || expected->kind == EXPECT_UNSUBSCRIBE) {
         return session_replied_subscription(client, expected, reply);
     }
-    if (session_is_push(client, reply)) {
+    /* Of a passthrough only RESET is waited for: what comes ahead of its answer was asked before. */
+    bool is_earlier = expected->kind == EXPECT_RESET && session->passthrough && !resp_reply_starts(reply, "+RESET\r");
+    if (is_earlier || session_is_push(client, reply)) {
         return false;
     }
     switch (expected->kind) {
@@ -483,7 +486,7 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
 
 bool client_has_no_answer(const struct client *client, const struct session_route *route)
 {
-    return route->passthrough || client->session.passthrough;
+    return route->passthrough || (client->session.passthrough && route->expected == NULL);
 }
 
 /* ---- routes ---- */
@@ -496,6 +499,13 @@ bool session_expect(struct client *client, struct session_route *route, enum exp
         return false;
     }
     route->expected->in_transaction = client->session.sent_transaction;
+    return true;
+}
+
+bool session_say(struct session_route *route, enum session_answer how, const char *text)
+{
+    route->answer = how;
+    snprintf(route->text, sizeof route->text, "%s", text);
     return true;
 }
 

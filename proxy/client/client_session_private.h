@@ -100,6 +100,8 @@ static inline bool client_login_is_slow(const struct client *client)
 
 /* Has the route ask for an exclusive lane, on which the reply is watched. False when memory is short. */
 bool session_expect(struct client *client, struct session_route *route, enum expected_reply_kind kind);
+/* Has it answered so, or whatever else is to be done with that text. Always true. */
+bool session_say(struct session_route *route, enum session_answer how, const char *text);
 /* The request of the route is not sent: gives back what the route has. */
 void session_drop_route(struct client *client, struct session_route *route);
 /* Whether Redis' answer to this request cannot be waited for. */

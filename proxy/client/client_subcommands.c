@@ -20,12 +20,6 @@
 /* So much of a word Redis shows in an error. */
 #define SHOWN 128
 
-static void answer(struct session_route *route, const char *text)
-{
-    route->answer = SESSION_ANSWER_HERE;
-    snprintf(route->text, sizeof route->text, "%s", text);
-}
-
 /* An error about a word that the client wrote: one line, as Redis sees to it. */
 static void answer_about(struct session_route *route, const char *before, struct slice word, const char *behind)
 {
@@ -87,11 +81,10 @@ static bool route_setname(struct client *client, struct slice name, struct sessi
         return ask_redis(client, EXPECT_NAME, PROFILE_MAY_SETNAME, &name, route);
     }
     if (!name_is_sound(name)) {
-        answer(route, "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
-        return true;
+        return session_say(route, SESSION_ANSWER_HERE,
+                           "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
     }
-    answer(route, "+OK\r\n");
-    return client_rename(client, name);
+    return session_say(route, SESSION_ANSWER_HERE, "+OK\r\n") && client_rename(client, name);
 }
 
 static bool route_getname(struct client *client, struct session_route *route)
@@ -103,7 +96,7 @@ static bool route_getname(struct client *client, struct session_route *route)
     } else if (place == SESSION_PLACE_LANE) {
         return ask_redis(client, EXPECT_RIGHT, PROFILE_MAY_GETNAME, NULL, route);
     } else if (client->name == NULL) {
-        answer(route, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
+        return session_say(route, SESSION_ANSWER_HERE, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
     } else {
         route->answer = SESSION_ANSWER_HERE;
         snprintf(route->text, sizeof route->text, "$%zu\r\n%s\r\n", strlen(client->name), client->name);
@@ -131,13 +124,12 @@ static bool ask_redis_to_set(struct client *client, bool is_name, struct slice v
 static bool set_library(struct client *client, bool is_name, struct slice value, struct session_route *route)
 {
     if (!name_is_sound(value)) {
-        route->answer = SESSION_ANSWER_HERE;
-        snprintf(route->text, sizeof route->text, "-ERR %s cannot contain spaces, newlines or special characters.\r\n",
-                 is_name ? "lib-name" : "lib-ver");
-        return true;
+        return session_say(route, SESSION_ANSWER_HERE,
+                           is_name ? "-ERR lib-name cannot contain spaces, newlines or special characters.\r\n"
+                                   : "-ERR lib-ver cannot contain spaces, newlines or special characters.\r\n");
     }
-    answer(route, "+OK\r\n");
-    return client_keep_text(client, is_name ? &client->library_name : &client->library_version, value);
+    return session_say(route, SESSION_ANSWER_HERE, "+OK\r\n") &&
+           client_keep_text(client, is_name ? &client->library_name : &client->library_version, value);
 }
 
 static bool route_setinfo(struct client *client, const struct resp_command *framed, const char *frame,
@@ -158,8 +150,7 @@ static bool route_setinfo(struct client *client, const struct resp_command *fram
     }
     switch (session_place_for(client, PROFILE_MAY_SETINFO)) {
     case SESSION_PLACE_LATER:
-        route->answer = SESSION_LATER;
-        return true;
+        return session_say(route, SESSION_LATER, "");
     case SESSION_PLACE_LANE:
         return ask_redis_to_set(client, is_name, value, route);
     case SESSION_PLACE_HERE:
@@ -183,12 +174,10 @@ static bool route_maintenance(struct client *client, const struct resp_command *
     if (client->service->settings.maintenance_notifications != CONF_MAINTENANCE_NO) {
         if (client->sent_runs > 0) {
             /* What they do to the connection is known by then. */
-            route->answer = SESSION_LATER;
-            return true;
+            return session_say(route, SESSION_LATER, "");
         }
         if (client_take_maintenance(client, framed, frame)) {
-            answer(route, "+OK\r\n");
-            return true;
+            return session_say(route, SESSION_ANSWER_HERE, "+OK\r\n");
         }
     }
     if (version != 0 && version < VERSION_WITH_SUBCOMMANDS) {
@@ -211,10 +200,9 @@ static void route_reply(struct client *client, struct slice mode, struct session
         return;
     }
     if (client->service->cluster != NULL) {
-        answer(route,
-               "-ERR headgate: CLIENT REPLY OFF and SKIP are refused before a Redis Cluster: they would hold at one "
-               "node only\r\n");
-        route->answer = SESSION_REFUSE;
+        (void)session_say(route, SESSION_REFUSE,
+                          "-ERR headgate: CLIENT REPLY OFF and SKIP are refused before a Redis Cluster: they would "
+                          "hold at one node only\r\n");
     } else {
         route->exclusive = true;
         route->passthrough = true;

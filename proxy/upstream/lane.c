@@ -112,6 +112,7 @@ void lane_keep_owned(struct lane *lane)
     }
     lane->appended = position;
     lane->written = 0;
+    lane->owned_from = 0;
 }
 
 /* What they are sent again on may be this lane, so what was there before is taken off it first. */
@@ -235,6 +236,19 @@ void lane_refused(struct lane *lane, const char *why)
     attempt_failed(lane, why);
 }
 
+/* Whether all that its owner has of an exclusive one are requests of which nothing was sent: another connection will do
+ * as well. What belongs to no run could not be told of if there is none. */
+static bool is_untouched(const struct lane *lane)
+{
+    uint64_t waiting = 0;
+
+    for (const struct run *run = lane->first; run != NULL; run = run->lane_next) {
+        waiting += run_is_unsent(lane, run) ? run->length : 0;
+    }
+    return lane->owner != NULL && lane->written <= lane->owned_from && waiting > 0 &&
+           waiting == buffer_length(&lane->output) && !lane->ending && !lane->follows;
+}
+
 /* A ready lane broke: what was sent is lost, what was not sent waits, if the lane may come back. */
 void lane_break(struct lane *lane, const char *reason)
 {
@@ -248,7 +262,7 @@ void lane_break(struct lane *lane, const char *reason)
     }
     stats_add(lane->settings->stats, STATS_LANES_LOST, 1);
     lane->events->broken(lane, why, count_sent_requests(lane));
-    if (lane->use == LANE_SHARED) {
+    if (lane->use == LANE_SHARED || is_untouched(lane)) {
         lane_give_back_all(lane, why);
         back_off(lane, why);
         lose_sent_runs(lane, why);

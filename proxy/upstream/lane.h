@@ -166,6 +166,7 @@ struct lane {
     struct buffer output;      /* position `written` of the stream is its head */
     uint64_t appended;         /* bytes ever given to lane_send */
     uint64_t written;          /* bytes of them that the kernel took */
+    uint64_t owned_from;       /* … and of an exclusive one, that were not its owner's yet */
     struct run *first, *last;  /* runs without all their replies; those with first_byte >= written are unsent */
     uint64_t requests_waiting; /* written or not */
     uint64_t gathered;         /* of these, of a READY one: so many came after the last write … */

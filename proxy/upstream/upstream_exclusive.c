@@ -221,6 +221,7 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
         upstream_start_lane(lane);
     }
     lane_set_owner(lane, events, owner);
+    lane->owned_from = lane->appended;
     upstream_open_spares(profile);
     return lane;
 }

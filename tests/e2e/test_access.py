@@ -267,3 +267,18 @@ def test_a_look_that_is_not_answered_ends(fake, make_headgate):
     before = looks(headgate)
     wait_for(lambda: looks(headgate) >= before + 3, what="three looks")
     wait_for(lambda: len(fake.open_lanes()) <= 3, what="looks that have ended")
+
+
+def test_who_was_let_in_may_still_subscribe_within_a_transaction(make_redis, make_headgate):
+    """Connections that are made ahead are found not to be let in."""
+    redis = make_redis()
+    headgate = make_headgate(redis, pool="session", exclusive_ready=8, access_check=0)
+    clients, other = [headgate.connect() for _ in range(2)], headgate.connect()
+    for client in clients:
+        assert client("PING") == PONG
+    with redis.connect() as direct:
+        assert direct("CONFIG", "SET", "requirepass", "secret") == OK
+    other("GET", "k")
+    headgate.await_log("wants a password; clients share no lane")
+    assert clients[0].pipeline([("MULTI",), ("SUBSCRIBE", "a")]) == [OK, QUEUED]
+    assert [clients[1](*command) for command in (("MULTI",), ("SUBSCRIBE", "a"))] == [OK, QUEUED]

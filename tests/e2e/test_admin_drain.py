@@ -92,6 +92,25 @@ def test_what_is_under_way_is_answered(make):
             client.read()
 
 
+def test_what_passes_unmatched_is_answered(make):
+    """Redis has carried all of it out long before it is read."""
+    headgate, big = make(""), b"x" * 500_000
+    clients = [headgate.connect() for _ in range(3)]
+    assert clients[0]("SET", "x", big) == OK
+    for client in clients:
+        client.send(encode("CLIENT", "REPLY", "OFF") + encode("CLIENT", "REPLY", "ON"))
+        assert client.read() == OK
+    await_age(headgate)
+    for client in clients:
+        client.send(encode("GET", "x") * 40)
+        assert client.read() == big
+    ask(headgate, "DRAIN")
+    for client in clients:
+        assert client.read_many(39) == [big] * 39
+        with pytest.raises(Closed):
+            client.read()
+
+
 def test_it_is_not_ready(started, redis):
     headgate = started(redis)
     wait_for(lambda: get(headgate, "/ready").status == 200, what="readiness")

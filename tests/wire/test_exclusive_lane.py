@@ -1,5 +1,8 @@
 """Both sides of exclusive lanes, byte by byte: streams, pushes, subscriptions, and lanes that die."""
 
+import signal
+import socket
+import struct
 import time
 
 import pytest
@@ -229,3 +232,31 @@ def test_a_lane_with_a_leftover_is_not_given_to_the_next(fake, make_headgate):
             assert multi.lane is not command.lane
             multi.reply(b"+OK\r\n")
             assert other.read() == OK
+
+
+def test_who_has_just_got_a_lane_that_breaks_waits_for_another(make_headgate, fake):
+    """Nothing of the requests was sent: Redis has reset the connection by the time that its greeting is read."""
+    headgate, left = make_headgate(fake.url, pool="shared", exclusive_idle=0), []
+
+    def greet(lane, _arguments):
+        if left:
+            left.pop()
+            headgate.signal(signal.SIGSTOP)
+            time.sleep(0.05)  # for the kernel to stop all of it
+            lane.send(b"+OK\r\n")
+            lane.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            lane.socket.close()
+            headgate.signal(signal.SIGCONT)
+        return b"" if lane.socket.fileno() < 0 else b"+OK\r\n"
+
+    fake.answers["SELECT"] = greet
+    with headgate.connect() as client:
+        assert client("SELECT", 1) == OK
+        client.request("GET", "k")
+        fake.expect("GET", "k").reply(b"$-1\r\n")
+        assert client.read() is None
+        left += [None] * 3
+        client.send(encode("BLPOP", "a", 0) + encode("BLPOP", "b", 0))
+        for key in ("a", "b"):
+            fake.expect("BLPOP", key, "0").reply(b"$2\r\nhi\r\n")
+        assert client.read_many(2) == [b"hi", b"hi"] and not left
