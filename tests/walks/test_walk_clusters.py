@@ -33,7 +33,8 @@ PUSH = "return {redis.call('RPUSH', KEYS[1], ARGV[1]), ARGV[1]}"
 LIE = "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.error_reply(ARGV[2])"
 # What may be said of a request that was not executed, while its slot moves and while its master goes. own: it has a lane of
 # its own, where what has not been sent yet when that breaks is answered at once. lied: a script has answered on that lane by
-# an error, which may have had several lines, and what looks like redirections is not believed from then on.
+# an error, which may have had several lines, and what looks like redirections is not believed from then on; but of parts it is,
+# which go where no script does.
 NO_LANE = b"ERR headgate: no connection"
 MOVING = {"plain": (), "own": (b"UNBLOCKED",), "lied": (b"UNBLOCKED", b"MOVED", b"ASK"),
           "transaction": (b"EXECABORT", b"MOVED", b"ASK", b"TRYAGAIN")}  # fmt: skip
@@ -254,7 +255,8 @@ class Walker:
         if not isinstance(reply, Error):
             return False
         if kind != "transaction":
-            kind = "lied" if self.has_lied else "own" if self.is_session else kind
+            is_own = kind == "own" or self.is_session
+            kind = "lied" if self.has_lied and kind != "parts" else "own" if is_own else "plain"
         failed = self.walk.failed
         if reply.startswith(b"CLUSTERDOWN") and kind in ("lied", "transaction"):
             slots = failed  # for want of one master all are down
@@ -343,7 +345,7 @@ class Walker:
         slots, histories = zip(*(self.registers[key] for key in keys))
 
         def check(reply):
-            is_refused = self.excused(reply, slots)
+            is_refused = self.excused(reply, slots, "parts" if len(keys) > 1 else "plain")
             for history in histories:
                 history[:] = [*(history if is_refused else []), word]
 
@@ -353,7 +355,7 @@ class Walker:
         keys = list(self.registers)
 
         def check(reply):
-            if not self.excused(reply, self.walk.slots):
+            if not self.excused(reply, self.walk.slots, "parts"):
                 for key, value in zip(keys, reply):
                     self.check_register(key, value, *self.registers[key], self.reads_masters)
 
