@@ -31,10 +31,10 @@ static bool is_believed(const struct client *client, const struct run *run)
     const struct expected_reply *expected = run->expected;
     const struct session *session = &client->session;
 
-    /* What has a lane of its own there may be anybody's words, too. */
-    bool has_own_lane = run->spread != NULL && run->lane->use == LANE_EXCLUSIVE;
+    /* Where scripts have a lane, what is said may be anybody's words; for parts, from the beginning. */
+    bool may_be_forged = run->lane->use == LANE_EXCLUSIVE && (session->split || run->spread != NULL);
 
-    if (session->passthrough || session->unsure || session->split || has_own_lane) {
+    if (session->passthrough || session->unsure || may_be_forged) {
         return false;
     }
     return expected == NULL ||
