@@ -42,9 +42,9 @@ BAD_ANSWERS = [
     b"$-1\r\n",
     b"*0\r\n",
     b"*-1\r\n",
-    b"*1\r\n:1\r\n",
-    b"*2\r\n+1\r\n+0\r\n",
-    b"*2\r\n*1\r\n:1\r\n:0\r\n",
+    b"*2\r\n:1\r\n:0\r\n",
+    b"*3\r\n+1\r\n+0\r\n+0\r\n",
+    b"*3\r\n*1\r\n:1\r\n:0\r\n:0\r\n",
 ]
 
 
