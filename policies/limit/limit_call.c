@@ -304,6 +304,12 @@ static void count_asides(struct limit_call *call, struct dealing *dealing)
     limit_share_unlock(call->limit->share, limit_bucket_locks(call->bucket));
 }
 
+/* Until when may be spent what the call was granted, by those who were not there when it was sent. */
+static int64_t call_until_us(const struct limit_call *call)
+{
+    return call->since_us + limit_rule_hold_us(call->rule);
+}
+
 /* Whether nothing has changed in Redis since it was asked: the bucket is locked. */
 static bool is_as_asked(const struct limit_call *call)
 {
@@ -317,7 +323,7 @@ static bool note_answer(struct limit_call *call, const struct dealing *dealing, 
 {
     struct limit_bucket *bucket = call->bucket;
     struct limit_remote *remote = bucket->remote;
-    int64_t until_us = call->since_us + limit_rule_hold_us(call->rule);
+    int64_t until_us = call_until_us(call);
     bool is_kept = dealing->left > 0 && until_us > now_us && remote->resets == call->resets;
 
     remote->trip_us = now_us - call->since_us;
@@ -344,7 +350,8 @@ static void answered(struct limit_call *call, int64_t granted, int64_t wait_us, 
     deal_out(call, call, &dealing);
     count_asides(call, &dealing);
     limit_share_lock(limit->share, locks);
-    bool decides_on_others = call->successor != NULL && is_as_asked(call);
+    bool decides_on_others =
+        call->successor != NULL && is_as_asked(call) && (dealing.left == 0 || call_until_us(call) > now_us);
     limit_share_unlock(limit->share, locks);
     if (decides_on_others) {
         deal_out(call->successor, call, &dealing);
