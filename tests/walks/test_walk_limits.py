@@ -259,6 +259,9 @@ class Watch:
         if not arguments:
             self.epochs.pop(key, None)
         elif not arguments[0].isdigit():
+            mark = key, headgate, int(arguments[2])
+            self.walk.marks[mark] -= int(arguments[1])
+            assert self.walk.marks[mark] >= 0, f"{arguments} gives back what was not granted"
             if b"SET" in did or b"DEL" in did:
                 self.walk.given_back.add(key)
         else:
@@ -276,6 +279,7 @@ class Watch:
             times = {"at": at - EPSILON, "until": at + rule.hold + EPSILON}
             grant = types.SimpleNamespace(**times, count=count, epoch=(self.epochs[key], key, rule.revision))
             self.walk.grants[key, headgate].append(grant)
+            self.walk.marks[key, headgate, round(after[-1][0] * 1e6)] += count
         if count < wanted:
             answer = Answer(at, rule.free_at(after, least), least, self.walk.distance(headgate))
             self.walk.answers[key, headgate].append(answer)
@@ -303,6 +307,7 @@ class Walk:
         # By key in Redis and Headgate (of a group: None). A grant may be spent meanwhile; epoch: of the state it was taken from.
         self.grants, self.answers = collections.defaultdict(list), collections.defaultdict(list)
         self.rules = {letter: Rule(letter, draw) for letter in "abgh"}
+        self.marks = collections.Counter()  # (key, Headgate, mark of a grant): what was not given back of it
         self.troubles = []  # (from, to): Redis may be late, or not answer, for reasons that were made
         self.forgotten = collections.defaultdict(list)  # (headgate, rule): (from, to, subject or None)
         self.requests, self.seen = [], collections.Counter()
@@ -464,7 +469,8 @@ class Walk:
     def renew(self):
         """Other numbers, while nobody asks: local rules begin anew, what is in Redis stays (under a key of its own kind)."""
         rule = self.draw.choice(list(self.rules.values()))
-        # An answer that is under way would be to the old numbers.
+        # What is under way to Redis, and what waits for its answer to be sent then, has the old numbers.
+        time.sleep(12 * max((way.delay for way in self.ways), default=0))
         for watch in self.watches:
             watch.catch_up()
         rule.renew()
