@@ -6,15 +6,16 @@
 -- KEYS: the limit
 -- ARGV: capacity, leak (drops in each period), period in µs, cost (drops wanted), least (the fewest that will do, 1 to
 --       cost), hold in µs (0: spent at once, else until so long from now)
--- Reply: {granted, wait}: the most drops from least to cost that fit, or 0; and in how many µs least of them will fit
---        again, 0: at once, as all did, -1: never, as they are more than the capacity
+-- Reply: {granted, wait, mark}: the most drops from least to cost that fit, or 0; in how many µs least of them will
+--        fit again, 0: at once, as all did, -1: never, as they are more than the capacity; and what limit_return is to
+--        be told of them: the time
 -- Complexity: O(1)
 local key = KEYS[1]
 local capacity, leak, period = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local cost, least, hold = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
 if least > capacity then
-    return {0, -1}
+    return {0, -1, 0}
 end
 
 local clock = redis.call('TIME')
@@ -54,9 +55,9 @@ if granted < least then
     if set_back then
         store()
     end
-    return {0, wait_for_least()}
+    return {0, wait_for_least(), 0}
 end
 
 level = math.max(level, hold * leak / period) + granted
 store()
-return {granted, granted < cost and wait_for_least() or 0}
+return {granted, granted < cost and wait_for_least() or 0, now}

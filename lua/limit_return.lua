@@ -1,18 +1,16 @@
 -- Gives back permits that were granted but not used, as another limit refused the request.
--- Never makes more available than was taken: state that is gone, expired or not a limit's own is left alone. Of permits
--- that look alike those are taken that come back soonest, and what has leaked out of a funnel since is not given back
--- again; so not even what others were granted meanwhile can be given away.
+-- Never makes more available than was taken: state that is gone, expired or not a limit's own is left alone. A permit
+-- is taken from its own slot or from a later one, and what has leaked out of a funnel since is not given back again; so
+-- not even what others were granted meanwhile can be given away, however late it comes.
 -- KEYS: the limit
--- ARGV: kind ("slots" or "funnel"), count, how many µs ago they were asked for (or more; it need not be known to the
---       µs), and of slots: window in µs; of a funnel: leak, period in µs
+-- ARGV: kind ("slots" or "funnel"), count, mark (that they were granted with), and of slots: window in µs; of a
+--       funnel: leak, period in µs
 -- Reply: how many were given back
 -- Complexity: O(1)
-local key, kind, count, age = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local key, kind, count, mark = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local function now()
-    local clock = redis.call('TIME')
-    return clock[1] * 1000000 + clock[2]
-end
+local clock = redis.call('TIME')
+local age = clock[1] * 1000000 + clock[2] - mark
 
 -- Nil if there is none, or a value of another type.
 local function text()
@@ -44,10 +42,9 @@ local function return_to_slots(window)
         lasts[#lasts + 1], counts[#counts + 1] = struct.unpack(pair, value, offset)
     end
 
-    -- The oldest first, of those that are not older than the asking.
-    local asked, left = now() - age, count
+    local left = count
     for i = 1, #lasts do
-        local given = lasts[i] >= asked and math.min(left, counts[i]) or 0
+        local given = lasts[i] >= mark and math.min(left, counts[i]) or 0
         counts[i] = counts[i] - given
         left = left - given
     end
@@ -73,7 +70,7 @@ end
 
 local function return_to_funnel(leak, period)
     local value = text()
-    if not value then
+    if not value or age < 0 then
         return 0
     end
     local level_text, time_text = string.match(value, '^(%d[%d.e+-]*) (%d+)$')
@@ -81,7 +78,9 @@ local function return_to_funnel(leak, period)
     if not (level and tonumber(time_text) and level < math.huge) then
         return 0
     end
-    local given = math.min(level, math.max(0, count - age * leak / period))
+    -- Less than a hundredth of a drop would cost a request its place.
+    local leaked = age * leak / period
+    local given = math.min(level, math.max(0, leaked < 0.01 and count or count - leaked))
     if given == 0 then
         return 0
     end

@@ -6,15 +6,16 @@
 -- KEYS: the limit
 -- ARGV: limit, window in µs, cost (permits wanted), least (the fewest that will do, 1 to cost), hold in µs (0 to
 --       window; 0: spent at once, else until so long from now)
--- Reply: {granted, wait}: the most permits from least to cost that there are, or 0; and in how many µs least of them
---        will be granted again, 0: at once, as all were granted, -1: never, as they are more than the limit
+-- Reply: {granted, wait, mark}: the most permits from least to cost that there are, or 0; in how many µs least of them
+--        will be granted again, 0: at once, as all were granted, -1: never, as they are more than the limit; and by
+--        what limit_return knows them: the last of their slot, 0: there are none
 -- Complexity: O(1)
 local key = KEYS[1]
 local limit, window, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local least, hold = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 if least > limit then
-    return {0, -1}
+    return {0, -1, 0}
 end
 
 -- With slots that begin at least a share apart there are at most two more than shares of what is kept.
@@ -95,7 +96,7 @@ if granted < least then
     if set_back then
         store()
     end
-    return {0, wait_for_least()}
+    return {0, wait_for_least(), 0}
 end
 
 -- Never before the slot that is the newest so far: they stay in order even where holds differ.
@@ -110,4 +111,4 @@ newest = last
 used = used + granted
 slots = slots .. struct.pack(pair, newest, newest_count + granted)
 store()
-return {granted, granted < cost and wait_for_least() or 0}
+return {granted, granted < cost and wait_for_least() or 0, last}

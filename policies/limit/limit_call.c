@@ -195,7 +195,7 @@ static void changed(void *context, const struct policy_script_reply *reply)
 
 /* Gives back permits that nobody will spend. bucket: NULL if it is gone. */
 static void give_back(struct limit *limit, struct limit_bucket *bucket, const struct limit_state *state, int64_t count,
-                      int64_t asked_us)
+                      int64_t mark)
 {
     struct limit_call *call = call_new(limit, NULL, bucket, state);
 
@@ -207,7 +207,7 @@ static void give_back(struct limit *limit, struct limit_bucket *bucket, const st
         bucket->pins++;
         limit_share_unlock(limit->share, limit_bucket_locks(bucket));
     }
-    limit_script_give_back(call, count, asked_us, changed);
+    limit_script_give_back(call, count, mark, changed);
 }
 
 void limit_call_forget(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket, struct slice name,
@@ -278,7 +278,7 @@ static void deal_out(struct limit_call *call, const struct limit_call *answered,
         next = STAILQ_NEXT(place, of_call);
         if (dealing->left >= place->cost) {
             dealing->left -= place->cost;
-            place->grant_asked_us = answered->since_us;
+            place->mark = answered->mark;
             place->resets = answered->resets;
             settle_place(place, LIMIT_PLACE_GRANTED);
         } else if (dealing->is_all) {
@@ -304,6 +304,12 @@ static void count_asides(struct limit_call *call, struct dealing *dealing)
     limit_share_unlock(call->limit->share, limit_bucket_locks(call->bucket));
 }
 
+/* Until when may be spent what the call was granted, by those who were not there when it was sent. */
+static int64_t call_until_us(const struct limit_call *call)
+{
+    return call->since_us + limit_rule_hold_us(call->rule);
+}
+
 /* Whether nothing has changed in Redis since it was asked: the bucket is locked. */
 static bool is_as_asked(const struct limit_call *call)
 {
@@ -317,7 +323,7 @@ static bool note_answer(struct limit_call *call, const struct dealing *dealing, 
 {
     struct limit_bucket *bucket = call->bucket;
     struct limit_remote *remote = bucket->remote;
-    int64_t until_us = call->since_us + limit_rule_hold_us(call->rule);
+    int64_t until_us = call_until_us(call);
     bool is_kept = dealing->left > 0 && until_us > now_us && remote->resets == call->resets;
 
     remote->trip_us = now_us - call->since_us;
@@ -344,7 +350,8 @@ static void answered(struct limit_call *call, int64_t granted, int64_t wait_us, 
     deal_out(call, call, &dealing);
     count_asides(call, &dealing);
     limit_share_lock(limit->share, locks);
-    bool decides_on_others = call->successor != NULL && is_as_asked(call);
+    bool decides_on_others =
+        call->successor != NULL && is_as_asked(call) && (dealing.left == 0 || call_until_us(call) > now_us);
     limit_share_unlock(limit->share, locks);
     if (decides_on_others) {
         deal_out(call->successor, call, &dealing);
@@ -353,7 +360,7 @@ static void answered(struct limit_call *call, int64_t granted, int64_t wait_us, 
     bool is_kept = note_answer(call, &dealing, now_us);
     limit_share_unlock(limit->share, locks);
     if (dealing.left > 0 && !is_kept) {
-        give_back(limit, call->bucket, &call->state, dealing.left, call->since_us);
+        give_back(limit, call->bucket, &call->state, dealing.left, call->mark);
     }
 }
 
@@ -372,7 +379,7 @@ static void send_successor(struct limit_call *call);
 /* Whether it can be what a script of limits replies: no more than was asked for, and if that is none, a wait. */
 static bool is_sound_reply(const struct limit_call *call, const struct policy_script_reply *reply)
 {
-    return policy_script_gave_integers(reply, 2) && reply->integers[0] >= 0 && reply->integers[0] <= call->wanted &&
+    return policy_script_gave_integers(reply, 3) && reply->integers[0] >= 0 && reply->integers[0] <= call->wanted &&
            reply->integers[1] >= 0 && reply->integers[1] <= WAIT_MAX_US && reply->integers[0] + reply->integers[1] > 0;
 }
 
@@ -384,13 +391,14 @@ static void done(void *context, const struct policy_script_reply *reply)
 
     bool is_sound = is_sound_reply(call, reply);
     stop_gathering(call);
+    call->mark = is_sound ? reply->integers[2] : 0;
     if (call->rule != NULL && is_sound) {
         answered(call, reply->integers[0], reply->integers[1], now_us);
     } else if (call->rule != NULL) {
         failed(call, reply->error, now_us);
     } else if (is_sound && reply->integers[0] > call->spent) {
         /* The rule went meanwhile, and who asked asks by another one. */
-        give_back(limit, call->bucket, &call->state, reply->integers[0] - call->spent, call->since_us);
+        give_back(limit, call->bucket, &call->state, reply->integers[0] - call->spent, call->mark);
     }
     send_successor(call);
     call_free(call);
@@ -603,7 +611,7 @@ static void return_grant(struct limit *limit, struct limit_place *place)
     limit_share_unlock(limit->share, locks);
     if (is_counted) {
         struct limit_state state = limit_script_state(place->rule, limit_bucket_name(place->bucket));
-        give_back(limit, place->bucket, &state, place->cost, place->grant_asked_us);
+        give_back(limit, place->bucket, &state, place->cost, place->mark);
     }
 }
 

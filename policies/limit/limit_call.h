@@ -48,6 +48,7 @@ struct limit_call {
     uint32_t asides;    /* requests of a rule that observes, which are counted by its answer … */
     int64_t aside_cost; /* … and what they cost in all */
     int64_t since_us;   /* when it was sent, or while it was not yet, the one before it */
+    int64_t mark;       /* by which what was granted can be given back */
     uint64_t changes;   /* of struct limit_remote, when it was sent */
     uint64_t resets;    /* … */
     bool fetches;       /* a batch for those to come */
@@ -58,11 +59,11 @@ struct limit_call {
 
 /* What the rule has of a bucket of that name in Redis. */
 struct limit_state limit_script_state(const struct limit_rule *rule, struct slice bucket);
-/* Asks for what the call wants. done gets the call, and as the reply how much is granted, and how long to wait (µs) for
- * more of what one of its places costs. */
+/* Asks for what the call wants. done gets the call, and as the reply how much is granted, how long to wait (µs) for
+ * more of what one of its places costs, and the grant's mark. */
 void limit_script_ask(struct limit_call *call, policy_script_done *done);
-/* Gives back permits that nobody will spend: so many, which were asked for at that time. */
-void limit_script_give_back(struct limit_call *call, int64_t count, int64_t asked_us, policy_script_done *done);
+/* Gives back permits that nobody will spend: so many, of the grant that has this mark. */
+void limit_script_give_back(struct limit_call *call, int64_t count, int64_t mark, policy_script_done *done);
 /* Deletes the state. */
 void limit_script_forget(struct limit_call *call, policy_script_done *done);
 

@@ -83,7 +83,7 @@ struct limit_place {
     int64_t turn_us; /* … then */
     LIST_ENTRY(limit_place) of_bucket;
     int64_t refused_until_us; /* REFUSED */
-    int64_t grant_asked_us;   /* GRANTED: when Redis was asked */
+    int64_t mark;             /* GRANTED: by which it can be given back */
     uint64_t resets;          /* limit_remote.resets then, or when it was held for its turn */
     struct limit_held *held;
     struct limit_call *call; /* ASKED; NULL: none yet */

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* See age_bound(). */
-#define RETURN_MARGIN_US 1000000
-
 /* The scripts that are asked, by algorithm, and what their states are called. */
 static const char *const kinds[] = {[LIMIT_SLIDING_WINDOW] = "slots", [LIMIT_FUNNEL] = "funnel"};
 static const char *const questions[] = {[LIMIT_SLIDING_WINDOW] = "limit_slots", [LIMIT_FUNNEL] = "limit_funnel"};
@@ -97,27 +94,13 @@ void limit_script_ask(struct limit_call *call, policy_script_done *done)
     run(call, questions[call->state.algorithm], &call->limit->is_known[call->state.algorithm], &arguments, done);
 }
 
-/* How long the permits' asking may be ago when Redis gets them back; rather more than less, or others' would be taken
- * for them: giving back may take one and a half times what asking took, as the script may have to be sent. Of a funnel:
- * what may have leaked out meanwhile is not given back, unless it is next to nothing. */
-static int64_t age_bound(const struct limit_state *state, int64_t age_us)
+void limit_script_give_back(struct limit_call *call, int64_t count, int64_t mark, policy_script_done *done)
 {
-    int64_t margin_us = state->window_us / 4 < RETURN_MARGIN_US ? state->window_us / 4 : RETURN_MARGIN_US;
-    int64_t bound_us = 3 * age_us;
-    if (state->algorithm == LIMIT_FUNNEL) {
-        return (double)bound_us * (double)state->leak.amount * 100 < (double)state->leak.period_us ? 0 : bound_us;
-    }
-    return bound_us > age_us + margin_us ? bound_us : age_us + margin_us;
-}
-
-void limit_script_give_back(struct limit_call *call, int64_t count, int64_t asked_us, policy_script_done *done)
-{
-    const struct policy_host *host = call->limit->host;
     struct arguments arguments = arguments_of(&call->state);
 
     add_slice(&arguments, slice_of(kinds[call->state.algorithm]));
     add_number(&arguments, count);
-    add_number(&arguments, age_bound(&call->state, host->now_us(host->context) - asked_us));
+    add_number(&arguments, mark);
     add_rate(&arguments, &call->state);
     run(call, "limit_return", &call->limit->is_known[2], &arguments, done);
 }

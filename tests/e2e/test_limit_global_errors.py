@@ -22,8 +22,9 @@ BAD_ANSWERS = [
     b"-NOSCRIPT No matching script. Please use EVAL.\r\n",
     b"$2\r\nno\r\n",
     b"*-1\r\n",
-    b"*2\r\n+1\r\n+0\r\n",
-    b"*2\r\n*1\r\n:1\r\n:0\r\n",
+    b"*2\r\n:1\r\n:0\r\n",
+    b"*3\r\n+1\r\n+0\r\n+0\r\n",
+    b"*3\r\n*1\r\n:1\r\n:0\r\n:0\r\n",
 ]
 
 

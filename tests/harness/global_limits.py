@@ -121,8 +121,8 @@ class Decider:
         self.asked[number].reply(text)
 
 
-GRANTED = b"*2\r\n:1\r\n:0\r\n"
+GRANTED = b"*3\r\n:1\r\n:0\r\n:1700000000000000\r\n"
 
 
 def refused_for(microseconds):
-    return b"*2\r\n:0\r\n:%d\r\n" % microseconds
+    return b"*3\r\n:0\r\n:%d\r\n:0\r\n" % microseconds

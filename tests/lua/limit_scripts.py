@@ -47,21 +47,22 @@ class Limit:
     """The script of slots, or that of funnels, as the limit is one or the other. now: None for Redis' own time."""
 
     def __init__(self, ask, limit, clock=OWN_CLOCK):
-        self.ask, self.limit = ask, limit
+        self.ask, self.limit, self.mark = ask, limit, EPOCH
         self.script = ask.script("limit_slots" if isinstance(limit, Window) else "limit_funnel", clock)
         self.give = ask.script("limit_return", clock)
 
     def __call__(self, now, cost, least=None, hold=0, key="a", limit=None):
-        """(granted, how long to wait for more)"""
+        """(granted, how long to wait for more); mark: by which it can be given back."""
         least = cost if least is None else least
-        granted, wait = self.script(key, *(limit or self.limit), cost, least, hold, *last(now))
+        granted, wait, self.mark = self.script(key, *(limit or self.limit), cost, least, hold, *last(now))
         assert granted == 0 or least <= granted <= cost
         assert (wait > 0 or wait == -1) if granted == 0 else (wait > 0) == (granted < cost), (granted, wait)
         return granted, wait
 
-    def takes_back(self, now, count, age=0, key="a"):
+    def takes_back(self, now, count, mark=None, key="a"):
+        """mark: None for that of the last grant."""
         kind = "slots" if isinstance(self.limit, Window) else "funnel"
-        return self.give(key, kind, count, age, *self.limit[1:], *last(now))
+        return self.give(key, kind, count, self.mark if mark is None else mark, *self.limit[1:], *last(now))
 
 
 def last(now):

@@ -13,6 +13,7 @@ of global rules, which is read here without their scripts. From that follows, of
 import ast
 import collections
 import contextlib
+import dataclasses
 import heapq
 import itertools
 import re
@@ -21,6 +22,7 @@ import socket
 import struct
 import threading
 import time
+import types
 
 import pytest
 
@@ -28,7 +30,7 @@ from harness import world
 from harness.admin import stats
 from harness.limits import REFUSAL
 from harness.global_limits import UNDECIDED
-from harness.relay import Relay
+from harness.relay import Relay, shut
 from harness.resp import OK, Client, Closed, Error, encode, wait_for
 from harness.rules import launch, reload
 from harness.sentinel import Group
@@ -123,41 +125,47 @@ class Rule:
             over, free = over - one, at + self.window
         return free
 
+    def granted(self, before, after, at):
+        """What a script has added to its state."""
+        now = after[-1][0] - self.hold
+        if self.is_funnel:
+            now = after[0][0]
+            left = max(0, before[0][1] - max(0, now - before[0][0]) / self.drop) if before else 0
+            return round(after[0][1] - max(left, self.hold / self.drop))
+        # What was there longer is there no more; the newest may stand later than now.
+        now = now if not before or after[-1][0] > before[-1][0] else at
+        kept = [one for last, one in before if last > now - self.window + 1e-7]
+        return round(sum(one for _, one in after) - sum(kept))
+
     def key(self, subject):
         return f"headgate:hist:{'funnel' if self.is_funnel else 'slots'}:{self.name}:{subject}"
 
 
+@dataclasses.dataclass(eq=False)
 class Request:
     """charges: {(rule, subject): cost}. Until `executed` at the latest it was decided; lost: nobody knows how."""
 
-    def __init__(self, number, headgate, command, charges):
-        self.number, self.headgate, self.command, self.charges = number, headgate, command, charges
-        self.sent = self.replied = self.executed = None
-        self.reply = None
-        self.lost = False
+    number: int
+    headgate: int
+    command: list
+    charges: dict
+    sent: float
+    executed: float = None
+    replied: float = None
+    reply: object = None
+    lost: bool = True
 
     @property
-    def admitted(self):
-        return not self.lost and not (isinstance(self.reply, Error) and self.reply.startswith(b"RATELIMITED"))
+    def is_refused(self):
+        return isinstance(self.reply, Error) and self.reply.startswith(b"RATELIMITED")
 
     @property
-    def may_count(self):
-        return self.lost or self.admitted
-
-    def __repr__(self):
-        times = [at and round(at % 1000, 6) for at in (self.sent, self.executed, self.replied)]
-        charges = {f"{rule}:{subject}": cost for (rule, subject), cost in self.charges.items()}
-        return f"<{self.number} by {self.headgate} of {charges} {times} {self.reply!r}>"
+    def is_admitted(self):
+        return not self.lost and not self.is_refused
 
 
-Answer = collections.namedtuple("Answer", "at free cost distance")  # Redis had no room for all that was asked for, but from then on
-
-
-class Grant:
-    """Permits that may be spent meanwhile."""
-
-    def __init__(self, at, until, count, epoch):
-        self.at, self.until, self.count, self.epoch = at, until, count, epoch
+# Redis had no room for all that was asked for, but from then on for the least of it.
+Answer = collections.namedtuple("Answer", "at free least distance")
 
 
 class Watch:
@@ -165,19 +173,27 @@ class Watch:
 
     def __init__(self, walk, redis):
         self.walk, self.redis = walk, redis
-        self.states, self.epochs = {}, collections.Counter()
-        self.call = self.listener = None
         self.start()
 
     def start(self):
         """Once more for each life of it, when all of the last has been heard."""
-        if self.listener:
-            self.listener.join(30)
-            self._end_call()
-        self.states.clear()
-        self.life = next(self.walk.lives)
+        self.states, self.epochs = {}, collections.defaultdict(lambda: next(self.walk.numbers))
+        self.call = None  # at, by which Headgate, key, arguments, {command: what it was told}
         self.listener = threading.Thread(target=self._listen, args=(self._monitor(),), daemon=True)
         self.listener.start()
+
+    def end(self):
+        """Nothing that anybody was answered is missing."""
+        self.catch_up()
+        self.redis.kill()
+        self.listener.join(30)
+        assert not self.listener.is_alive()
+
+    def catch_up(self):
+        word = b"%d" % next(self.walk.numbers)
+        with self.redis.connect() as direct:
+            direct("PING", word)
+        wait_for(lambda: word in self.walk.pinged, 60, "MONITOR to tell all")
 
     def _monitor(self):
         client = self.redis.connect()
@@ -187,131 +203,120 @@ class Watch:
 
     def _listen(self, client):
         """Sentinels close what is connected to who is not the master any more, or is it now."""
-        with contextlib.suppress(ConnectionRefusedError):
-            while True:
-                with contextlib.suppress(Closed):
-                    while True:
-                        self._take(client.read().decode("latin-1"))
-                if not self.walk.group:
-                    break
-                client = self._monitor()
+        while client:
+            with contextlib.suppress(Closed):
+                while True:
+                    self._take(client.read().decode("latin-1"))
+            client = None
+            with contextlib.suppress(ConnectionRefusedError):
+                client = self.walk.group and self._monitor()
 
     def _take(self, line):
         head, words = line.split("] ", 1)
         words = [ast.literal_eval("b" + word) for word in WORD.findall(words)]
         at, name = float(head.split()[0]), words[0].upper()
-        if name == b"MSET" or name == b"SET" and b":hist:" not in words[1]:
+        if head.endswith("lua"):
+            if self.call:
+                self.call[-1][name] = words
+            return
+        self._end_call()
+        is_state = b":hist:" in words[min(1, len(words) - 1)]
+        if name in (b"EVALSHA", b"EVAL") and words[2] == b"1" and b":hist:" in words[3]:
+            headgate = self.walk.lanes.get(int(head.rsplit(":", 1)[1]), (None,))[0]
+            self.call = at, headgate, words[3].decode(), words[4:], {}
+        elif name in (b"SET", b"DEL") and is_state:  # by replication
+            self._change(at, words[1].decode(), {name: words})
+        elif name in (b"SET", b"MSET"):
             self.walk.executed[int(words[2])] = min(at, self.walk.executed.get(int(words[2]), at))
-        elif name in (b"EVALSHA", b"EVAL"):
-            self._end_call()
-            self.call = [at, words[3].decode(), words[4:], False] if words[2] == b"1" and b":hist:" in words[3] else None
-        elif name == b"TIME" and self.call:
-            self.call[3] = True
-        elif name == b"SET" and b":hist:" in words[1]:
-            self._changed(at, words[1].decode(), words[2], words[3:], head.endswith("lua"))
-        elif name == b"DEL" and b":hist:" in words[1]:
-            self.states.pop(words[1].decode(), None)
-            if self.call and self.call[2]:
-                self.walk.given_back.add(words[1].decode())
-            else:
-                self.epochs[words[1].decode()] += 1
-            self.call = None if head.endswith("lua") else self.call
-        elif not head.endswith("lua"):
-            self._end_call()
-            if name == b"PING" and len(words) > 1:
-                self.walk.pinged.add(words[1])
-
-    def _rule(self, key, arguments):
-        rule = self.walk.rules[key.split(":")[3]]
-        numbers = tuple(map(int, arguments))
-        known = len(rule.arguments())
-        assert numbers[:known] == rule.arguments(), f"{numbers} asked for {key}, of which {rule.arguments()} is true"
-        return rule, *numbers[known : known + 2]
+        elif name == b"PING" and len(words) > 1:
+            self.walk.pinged.add(words[1])
 
     def state(self, key, at):
-        """What has not expired."""
+        """What has not expired: slots are (time, count), a funnel's drops all of one time."""
         state, until = self.states.get(key, ([], 0))
         return state if at < until else []
 
-    def _changed(self, at, key, value, expiry, by_script):
-        """The state is another. It is told in seconds: slots are (time, count), a funnel's drops all of one time."""
-        before = self.state(key, at)
-        if b"slots:" in value[:6]:
-            pairs = [struct.unpack(">dd", value[i : i + 16]) for i in range(22, len(value), 16)]
-            after = [(last / 1e6, count) for last, count in pairs]
-        else:
-            level, then = value.split()
-            after = [(int(then) / 1e6, float(level))]
-        lasts = {b"PX": at + int(expiry[1]) / 1e3, b"PXAT": int(expiry[1]) / 1e3}[expiry[0].upper()] if expiry else None
-        self.states[key] = after, lasts or self.states[key][1]
-        call, self.call = self.call, None
-        if not by_script or not call or call[1] != key:
-            return
-        if not call[2][0].isdigit():
-            self.walk.given_back.add(key)
-            return
-        rule, wanted, least = self._rule(key, call[2])
-        at = call[0]
-        if rule.is_funnel:
-            now = after[0][0]
-            left = max(0, before[0][1] - max(0, now - before[0][0]) / rule.drop) if before else 0
-            count = round(after[0][1] - max(left, int(call[2][5]) / 1e6 / rule.drop))
-        else:
-            now = after[-1][0] - int(call[2][4]) / 1e6
-            # What was there longer is there no more; the newest may stand later than now.
-            now = now if not before or after[-1][0] > before[-1][0] else at
-            kept = [(last, one) for last, one in before if last > now - rule.window + 1e-7]
-            count = round(sum(one for _, one in after) - sum(one for _, one in kept))
-        assert least <= count <= wanted, f"{count} of {wanted} granted, {key}: {before}, {after}"
-        hold = int(call[2][-1]) / 1e6
-        assert abs(hold - rule.hold) < 2e-6, f"held for {hold} s instead of {rule.hold}"
-        self.walk.grants[key].append(Grant(at - EPSILON, at + hold + EPSILON, count, (self.life, key, self.epochs[key], rule.revision)))
-        if count < wanted:
-            self.walk.answers[key].append(Answer(at, rule.free_at(after, least), least, self.walk.distance()))
+    def _change(self, at, key, did):
+        if b"DEL" in did:
+            self.states.pop(key, None)
+        if b"SET" in did:
+            _, _, value, *expiry = did[b"SET"]
+            if value.startswith(b"slots:"):
+                pairs = [struct.unpack(">dd", value[i : i + 16]) for i in range(22, len(value), 16)]
+            else:
+                pairs = [tuple(map(float, reversed(value.split())))]
+            ends = expiry and {b"PX": at + int(expiry[1]) / 1e3, b"PXAT": int(expiry[1]) / 1e3}[expiry[0].upper()]
+            self.states[key] = [(last / 1e6, count) for last, count in pairs], ends or self.states[key][1]
 
     def _end_call(self):
-        """It has changed nothing: Redis refused, or had no such script, or no memory."""
+        """All of it was told. It has done nothing if Redis refused, or had no such script, or no memory."""
         call, self.call = self.call, None
-        if call and call[3] and call[2] and call[2][0].isdigit():
-            rule, _, least = self._rule(call[1], call[2])
-            self.walk.answers[call[1]].append(Answer(call[0], rule.free_at(self.state(call[1], call[0]), least), least, self.walk.distance()))
+        if not call or not call[-1]:
+            return
+        at, headgate, key, arguments, did = call
+        before = self.state(key, at)
+        self._change(at, key, did)
+        if not arguments:
+            self.epochs.pop(key, None)
+        elif not arguments[0].isdigit():
+            mark = key, headgate, int(arguments[2])
+            self.walk.marks[mark] -= int(arguments[1])
+            assert self.walk.marks[mark] >= 0, f"{arguments} gives back what was not granted"
+            if b"SET" in did or b"DEL" in did:
+                self.walk.given_back.add(key)
+        else:
+            self._asked(at, headgate, key, tuple(map(int, arguments)), before, b"SET" in did)
 
-    def catch_up(self):
-        word = b"%d" % next(self.walk.numbers)
-        with self.redis.connect() as direct:
-            direct("PING", word)
-        wait_for(lambda: word in self.walk.pinged, 60, "MONITOR to tell all")
+    def _asked(self, at, headgate, key, numbers, before, is_granted):
+        rule = self.walk.rules[key.split(":")[3]]
+        *told, wanted, least, hold = numbers
+        assert tuple(told) == rule.arguments(), f"{numbers} asked for {key}, of which {rule.arguments()} is true"
+        assert abs(hold / 1e6 - rule.hold) < 2e-6, f"held for {hold} us instead of {rule.hold}"
+        after, count = self.state(key, at), 0
+        if is_granted:
+            count = rule.granted(before, after, at)
+            assert least <= count <= wanted, f"{count} of {wanted} granted, {key}: {before}, {after}"
+            times = {"at": at - EPSILON, "until": at + rule.hold + EPSILON}
+            grant = types.SimpleNamespace(**times, count=count, epoch=(self.epochs[key], key, rule.revision))
+            self.walk.grants[key, headgate].append(grant)
+            self.walk.marks[key, headgate, round(after[-1][0] * 1e6)] += count
+        if count < wanted:
+            answer = Answer(at, rule.free_at(after, least), least, self.walk.distance(headgate))
+            self.walk.answers[key, headgate].append(answer)
 
 
 class Way(Relay):
     """From one Headgate to Redis; closed while nobody watches that."""
 
-    is_open = True
+    def __init__(self, walk, headgate):
+        self.walk, self.headgate = walk, headgate
+        super().__init__(walk.servers[0])
 
-    def _serve(self, lane):
-        if self.is_open:
-            super()._serve(lane)
-        else:
-            lane.close()
+    def _pass_on(self, data, redis, deaf):
+        self.walk.lanes[redis.getsockname()[1]] = self.headgate, redis
+        return self.walk.is_watched and super()._pass_on(data, redis, deaf)
 
 
 class Walk:
     def __init__(self, make_headgate, servers, draw, group=None):
         """group: of the servers; else relays are put before the one there is."""
         self.draw = draw
-        self.numbers, self.lives = itertools.count(1), itertools.count()
+        self.numbers = itertools.count(1)
         self.executed, self.pinged = {}, set()
+        self.lanes, self.is_watched = {}, True  # {port: (Headgate, socket)}
+        # By key in Redis and Headgate (of a group: None). A grant may be spent meanwhile; epoch: of the state it was taken from.
         self.grants, self.answers = collections.defaultdict(list), collections.defaultdict(list)
         self.rules = {letter: Rule(letter, draw) for letter in "abgh"}
+        self.marks = collections.Counter()  # (key, Headgate, mark of a grant): what was not given back of it
         self.troubles = []  # (from, to): Redis may be late, or not answer, for reasons that were made
         self.forgotten = collections.defaultdict(list)  # (headgate, rule): (from, to, subject or None)
         self.requests, self.seen = [], collections.Counter()
         self.spent = collections.defaultdict(list)  # by what was granted together: (since, until, cost, request)
         self.given_back = set()  # keys; by what was granted before nobody can tell whether it was spent
-        self.undecided = collections.defaultdict(set)  # by Headgate: requests, and rules to which they were
-        self.servers, self.watches = servers, [Watch(self, server) for server in servers]
+        self.undecided = set()  # that were admitted: (number, rule)
         self.group = group
-        self.ways = [] if group else [Way(servers[0]) for _ in range(draw.choice((2, 2, 3)))]
+        self.servers, self.watches = servers, [Watch(self, server) for server in servers]
+        self.ways = [] if group else [Way(self, index) for index in range(draw.choice((2, 2, 3)))]
         text = self.text()
         self.headgates = [
             launch(make_headgate, server, draw.choice(("shared", "session")), text, threads=draw.choice((1, 2)), upstream_wait="3s",
@@ -319,41 +324,38 @@ class Walk:
             for server in ([way.url for way in self.ways] or [group.url] * 2)
         ]  # fmt: skip
         self.clients = [None] * CLIENTS
-        self.actions = [self.stop_redis, self.stop_headgate, self.flush_scripts, self.reset, self.fill, self.reload]
+        self.actions = [self.stop, self.stop, self.flush_scripts, self.reset, self.fill, self.reload]
         self.actions += [self.restart] if self.ways else [self.fail_over]
         self.began = time.time()
 
-    def distance(self):
-        return max((way.delay for way in self.ways), default=0)
+    def distance(self, headgate):
+        return 0 if self.group else self.ways[headgate].delay
 
     def text(self):
         return "".join(rule.text() for rule in self.rules.values())
 
-    def bucket(self, request, name, subject):
-        return None if self.rules[name].is_global else request.headgate, name, subject
-
     def judge_counters(self):
         """Each rule counts what it admits, and who is refused is counted once. Who had no reply may be counted."""
+        sums = collections.Counter()
         for index, headgate in enumerate(self.headgates):
             own = [one for one in self.requests if one.headgate == index]
-            admitted = sum(len({name for name, _ in one.charges}) for one in own if one.admitted)
-            lost = sum(len({name for name, _ in one.charges}) for one in own if one.lost)
-            refused = sum(not one.may_count for one in own)
+            rules = [(one, len({name for name, _ in one.charges})) for one in own]
+            admitted, lost = sum(count for one, count in rules if one.is_admitted), sum(count for one, count in rules if one.lost)
+            refused = sum(one.is_refused for one in own)
             told = {name: int(count) for name, count in stats(headgate, "limit").items()}
             assert admitted <= told["limit_admitted_total"] <= admitted + lost, (admitted, lost, told)
             assert refused <= told["limit_refused_total"] <= refused + lost, (refused, lost, told)
-            undecided = sum(one.reply is not None and bool(UNDECIDED.fullmatch(one.reply)) for one in own if not one.may_count)
-            assert undecided + len(self.undecided[index]) <= told["limit_undecided_total"] + lost, (
-                f"{undecided} denied, {sorted(self.undecided[index])} admitted undecided; {told['limit_undecided_total']} told"
-            )
-            self.seen["undecided"] += told["limit_undecided_total"]
-            self.seen["script calls"] += told["limit_script_calls_total"]
+            sums.update(told)
+        denied = sum(one.is_refused and bool(UNDECIDED.fullmatch(one.reply)) for one in self.requests)
+        assert denied + len(self.undecided) <= sums["limit_undecided_total"], (denied, self.undecided, sums)
+        self.seen["undecided"] += sums["limit_undecided_total"]
+        self.seen["script calls"] += sums["limit_script_calls_total"]
 
     def told(self):
-        refused = sum(not one.may_count for one in self.requests)
-        lost = sum(one.lost for one in self.requests)
-        figures = {"virtual seconds": round(time.time() - self.began), "requests": len(self.requests), "refused": refused, "lost": lost}
-        return ", ".join(f"{count} {name}" for name, count in {**figures, **self.seen}.items())
+        lost, refused = (sum(getattr(one, name) for one in self.requests) for name in ("lost", "is_refused"))
+        seconds = round(time.time() - self.began)
+        figures = {"virtual seconds": seconds, "requests": len(self.requests), "refused": refused, "lost": lost, **self.seen}
+        return ", ".join(f"{count} {name}" for name, count in figures.items())
 
     # ---- requests ----
 
@@ -367,48 +369,37 @@ class Walk:
         assert client("CLIENT", "SETNAME", name) == OK
         self.clients[number] = client, headgate, {"all": "all", "name": f"name:{name}", "ip": f"ip:127.0.0.{address}"}
 
-    def request(self, draw, headgate, subjects):
-        """MSET of keys such as ag:1: rules a and g, and if they count by key, 1."""
-        number = next(self.numbers)
+    def batch(self, draw, headgate, subjects):
+        """MSETs of keys such as ag:1: rules a and g, and if they count by key, 1."""
         letters = "".join(draw.sample("abgh", draw.choice((1, 1, 1, 2))))
         parts = draw.sample(range(3), draw.choice((1, 1, 2)))
         if "a" in letters and self.rules["a"].is_plain:
             letters, parts = "a", [0]
         charges = {}
-        for rule in (self.rules[letter] for letter in letters):
-            for part in parts:
-                subject = f"key:{part}" if rule.per == "key" else subjects[rule.per]
-                charges[rule.name, subject] = len(parts) if rule.cost == "keys" else 1
-        command = ["SET" if self.rules[letters[0]].is_plain else "MSET", *itertools.chain(*((f"{letters}:{part}", number) for part in parts))]
-        return Request(number, headgate, command, charges)
+        for rule, part in itertools.product((self.rules[letter] for letter in letters), parts):
+            subject = f"key:{part}" if rule.per == "key" else subjects[rule.per]
+            charges[rule.name, subject] = len(parts) if rule.cost == "keys" else 1
+        name, sent = "SET" if self.rules[letters[0]].is_plain else "MSET", time.time()
+        for number in itertools.islice(self.numbers, draw.choice((1, 1, 1, 3, 8))):
+            command = [name, *itertools.chain(*((f"{letters}:{part}", number) for part in parts))]
+            yield Request(number, headgate, command, charges, sent)
 
     def work(self, draw, number, until):
+        client, headgate, subjects = self.clients[number]
         try:
-            client, headgate, subjects = self.clients[number]
             while time.time() < until:
-                one = self.request(draw, headgate, subjects)
-                batch = [one]
-                for _ in range(draw.choice((0, 0, 0, 2, 7))):
-                    again = next(self.numbers)
-                    command = [word if index % 2 or not index else again for index, word in enumerate(one.command)]
-                    batch.append(Request(again, headgate, command, one.charges))
-                self.ask(client, batch)
-                refused = isinstance(batch[-1].reply, Error) and REFUSAL.fullmatch(batch[-1].reply)
+                batch = list(self.batch(draw, headgate, subjects))
+                self.requests += batch
+                client.send(b"".join(encode(*request.command) for request in batch))
+                for request in batch:
+                    request.reply, request.replied, request.lost = client.read(), time.time(), False
+                refused = isinstance(request.reply, Error) and REFUSAL.fullmatch(request.reply)
                 wait = int(refused[3]) / 1000 if refused else 0.3
                 together = -time.time() % 0.1
-                time.sleep(min(1, draw.choice((together, together, 0.0002, 0.003, wait, max(0, wait - 0.0015), wait * draw.random()))))
+                pauses = together, together, 0.0002, 0.003, wait, max(0, wait - 0.0015), wait * draw.random()
+                time.sleep(min(1, draw.choice(pauses)))
         except (Closed, OSError):
             self.clients[number] = None
-
-    def ask(self, client, batch):
-        sent = time.time()
-        for request in batch:
-            request.sent, request.lost = sent, True
-        self.requests += batch
-        client.send(b"".join(encode(*request.command) for request in batch))
-        for request in batch:
-            request.reply = client.read()
-            request.replied, request.lost = time.time(), False
 
     # ---- what happens ----
 
@@ -420,35 +411,31 @@ class Walk:
         yield
         self.troubles[index] = began, time.time() + settle
 
-    def stop_redis(self):
+    def stop(self):
         with self.trouble(0.2):
-            server = self.draw.choice(self.servers)
-            server.signal(signal.SIGSTOP)
-            time.sleep(self.draw.choice((0.02, 0.1, 0.3)))
-            server.signal(signal.SIGCONT)
+            one = self.draw.choice(self.draw.choice((self.servers, self.headgates)))
+            one.signal(signal.SIGSTOP)
+            time.sleep(self.draw.choice((0.02, 0.1, 0.3, 0.8)))
+            one.signal(signal.SIGCONT)
 
-    def stop_headgate(self):
-        with self.trouble():
-            headgate = self.draw.choice(self.headgates)
-            headgate.signal(signal.SIGSTOP)
-            time.sleep(self.draw.choice((0.02, 0.2, 0.8)))
-            headgate.signal(signal.SIGCONT)
-
-    def flush_scripts(self):
+    def tell_redis(self, *words):
         for server in self.servers:
             with server.connect() as direct:
-                assert direct("SCRIPT", "FLUSH") == OK
+                assert direct(*words) == OK
+
+    def flush_scripts(self):
+        self.tell_redis("SCRIPT", "FLUSH")
 
     def restart(self):
         with self.trouble(1.5):
-            for way in self.ways:
-                way.is_open = False
-            self.servers[0].kill()
+            self.is_watched = False
+            for _, end in list(self.lanes.values()):
+                shut(end)
+            self.watches[0].end()
             time.sleep(self.draw.choice((0, 0.3)))
             self.servers[0].start()
             self.watches[0].start()
-            for way in self.ways:
-                way.is_open = True
+            self.is_watched = True
 
     def fail_over(self):
         """Once: one that was a replica again may have been sent states in a way that MONITOR does not tell."""
@@ -459,11 +446,9 @@ class Walk:
 
     def fill(self):
         with self.trouble():
-            for memory in (1, 0):
-                for server in self.servers:
-                    with server.connect() as direct:
-                        assert direct("CONFIG", "SET", "maxmemory", memory) == OK
-                time.sleep(0.1 * memory)
+            self.tell_redis("CONFIG", "SET", "maxmemory", 1)
+            time.sleep(0.1)
+            self.tell_redis("CONFIG", "SET", "maxmemory", 0)
 
     def reset(self):
         headgate, rule = self.draw.randrange(len(self.headgates)), self.draw.choice(list(self.rules.values()))
@@ -472,11 +457,9 @@ class Walk:
         began = time.time()
         with self.headgates[headgate].admin() as admin:
             reply = admin("LIMIT", "RESET", rule.name, *filter(None, [subject]))
-        if reply == OK:
-            self.forgotten[headgate, rule.name].append((began, time.time(), subject))
-        else:  # it may have been done, or not: it counts as neither
-            self.seen["resets refused"] += 1
-            self.forgotten[headgate, rule.name].append((began, float("inf"), subject))
+        # One that was refused may have been done, or not: it counts as neither.
+        self.seen["resets refused"] += reply != OK
+        self.forgotten[headgate, rule.name].append((began, time.time() if reply == OK else float("inf"), subject))
 
     def reload(self):
         """Nothing changes that anybody could see."""
@@ -486,15 +469,14 @@ class Walk:
     def renew(self):
         """Other numbers, while nobody asks: local rules begin anew, what is in Redis stays (under a key of its own kind)."""
         rule = self.draw.choice(list(self.rules.values()))
-        # An answer that is under way would be to the old numbers.
+        # What is under way to Redis, and what waits for its answer to be sent then, has the old numbers.
+        time.sleep(12 * max((way.delay for way in self.ways), default=0))
         for watch in self.watches:
             watch.catch_up()
         rule.renew()
         began = time.time()
-        clients = [headgate.connect() for headgate in self.headgates for _ in range(8)]
-        for headgate in self.headgates:
-            reload(headgate, self.text(), *[client for client in clients if client.socket.getpeername() == headgate.address])
-        for index in range(len(self.headgates)):
+        for index, headgate in enumerate(self.headgates):
+            reload(headgate, self.text(), *[headgate.connect() for _ in range(8)])
             self.forgotten[index, rule.name].append((began, time.time(), None))
 
     def round(self):
@@ -502,9 +484,8 @@ class Walk:
             if self.clients[number] is None or self.draw.random() < 0.3:
                 self.connect(number)
         first = len(self.requests)
-        distances = [self.draw.choice((0, 0, 0.001, 0.02, 0.15)) for _ in self.ways]
-        for way, distance in zip(self.ways, distances):
-            way.delay = distance
+        for way in self.ways:
+            way.delay = self.draw.choice((0, 0, 0.001, 0.02, 0.15))
         until = time.time() + self.draw.choice((0.3, 1, 2))
         draws = [type(self.draw)(self.draw.getrandbits(32)) for _ in range(CLIENTS)]
         threads = [threading.Thread(target=self.work, args=(draws[number], number, until)) for number in range(CLIENTS)]
@@ -522,105 +503,99 @@ class Walk:
         time.sleep(0.5)
         for watch in self.watches:
             watch.catch_up()
-        Judge(self, self.requests[first:], distances).judge()
+        Judge(self, self.requests[first:]).judge()
 
 
 class Judge:
     """Of one round, with what was before it."""
 
-    def __init__(self, walk, requests, distances):
+    def __init__(self, walk, requests):
         self.walk, self.requests = walk, requests
-        self.distance = walk.distance()
         for request in requests:
             at = walk.executed.get(request.number)
-            distance = distances[request.headgate] if distances else 0
-            request.executed = at - distance + EPSILON if at else request.replied or time.time()
-            assert not at or request.may_count, f"executed, though refused: {request}"
+            request.executed = at - walk.distance(request.headgate) + EPSILON if at else request.replied or time.time()
+            assert not at or not request.is_refused, f"executed, though refused: {request}"
         self.buckets = collections.defaultdict(list)
         for request in walk.requests:
-            if request.may_count and request.executed > requests[0].sent - OLDEST:
-                for name, subject in request.charges:
-                    self.buckets[walk.bucket(request, name, subject)].append(request)
+            if not request.is_refused and request.executed > requests[0].sent - OLDEST:
+                for charge in request.charges:
+                    self.buckets[request.headgate, *charge].append(request)
 
     def judge(self):
-        for bucket, requests in self.buckets.items():
-            rule = self.walk.rules[bucket[1]]
-            if rule.is_global:
-                self.judge_grants(rule, bucket)
-            else:
-                self.judge_local(rule, bucket, requests)
-        for request in self.requests:
-            if not request.may_count:
-                self.judge_refusal(request)
+        for charge in sorted({bucket[1:] for bucket in self.buckets}):
+            name, subject = charge
+            owners = [None] if self.walk.group and self.walk.rules[name].is_global else range(len(self.walk.headgates))
+            for owner in owners:
+                if self.walk.rules[name].is_global:
+                    self.judge_grants(self.walk.rules[name], subject, owner)
+                else:
+                    self.judge_local(self.walk.rules[name], subject, owner, self.buckets[owner, name, subject])
+        for request in filter(lambda one: one.is_refused, self.requests):
+            self.judge_refusal(request)
 
-    def resets(self, bucket, since, until):
-        """Those between, surely or perhaps; of one Headgate, or None: of any."""
-        return [one for one in self.walk.forgotten[bucket[0], bucket[1]] if one[2] in (None, bucket[2]) and one[1] > since and one[0] < until]
+    def resets(self, headgate, rule, subject, since, until):
+        """Those between, surely or perhaps."""
+        forgotten = self.walk.forgotten[headgate, rule.name]
+        return [one for one in forgotten if one[2] in (None, subject) and one[1] > since and one[0] < until]
 
-    def judge_local(self, rule, bucket, requests):
-        points = [(one.sent, one.executed, one.charges[bucket[1:]], one) for one in requests if one.admitted and one.sent > rule.since]
-        never_more(rule, points, lambda since, until: not self.resets(bucket, since, until))
+    def judge_local(self, rule, subject, headgate, requests):
+        points = [(one.sent, one.executed, one.charges[rule.name, subject], one) for one in requests if one.is_admitted]
+        points = [point for point in points if point[0] > rule.since]
+        never_more(rule, points, lambda since, until: not self.resets(headgate, rule, subject, since, until))
 
-    def judge_grants(self, rule, bucket):
-        """Each that was admitted had a permit, and these were not too many."""
-        new = [one for one in self.requests if one.admitted and bucket[1:] in one.charges]
-        key = rule.key(bucket[2])
-        without = match(new, bucket[1:], self.walk.grants[key], self.walk.spent, key in self.walk.given_back)
+    def judge_grants(self, rule, subject, owner):
+        """Each that was admitted had a permit, and these were not too many. owner: None for all Headgates."""
+        charge, key = (rule.name, subject), rule.key(subject)
+        new = [one for one in self.requests if one.is_admitted and charge in one.charges and owner in (None, one.headgate)]
+        without = match(new, charge, self.walk.grants[key, owner], self.walk.spent, key in self.walk.given_back)
         for one in without:
             assert rule.on_error != "deny" and self.is_excused(one, rule), f"admitted by nobody: {one}"
-            self.walk.undecided[one.headgate].add((one.number, rule.name))
+        self.walk.undecided.update((one.number, rule.name) for one in without)
         if rule.on_error == "local":
             for headgate in range(len(self.walk.headgates)):
-                own = [(one.sent, one.executed, one.charges[bucket[1:]], one) for one in without if one.headgate == headgate]
-                place = headgate, *bucket[1:]
-                never_more(rule, own, lambda since, until, place=place: not self.resets(place, since, until))
+                self.judge_local(rule, subject, headgate, [one for one in without if one.headgate == headgate])
         for epoch, points in self.walk.spent.items():
-            if epoch[1] == key and epoch[-1] == rule.revision:
+            if epoch[1:] == (key, rule.revision):
                 never_more(rule, [point for point in points if point[1] > self.requests[0].sent - OLDEST])
 
     def is_excused(self, request, rule):
         """Redis may not have decided in time."""
         late = any(since < request.replied and request.sent - rule.timeout < until for since, until in self.walk.troubles)
-        return late or 4 * self.distance + 0.005 >= rule.timeout
+        return late or 4 * self.walk.distance(request.headgate) + 0.005 >= rule.timeout
 
     def judge_refusal(self, request):
         undecided = UNDECIDED.fullmatch(request.reply)
-        if undecided:
-            rule = self.walk.rules[undecided[1].decode()]
-            assert rule.on_error == "deny" and self.is_excused(request, rule), f"undecided: {request}"
-            return
-        name, _, wait = REFUSAL.fullmatch(request.reply).groups()
+        name, wait = (undecided or REFUSAL.fullmatch(request.reply)).group(1, 3)
         rule, wait = self.walk.rules[name.decode()], int(wait) / 1000
+        may_be_undecided = rule.is_global and self.is_excused(request, rule)
+        if undecided:
+            assert rule.on_error == "deny" and may_be_undecided, f"undecided: {request}"
+            return
         asked = [(subject, cost) for (other, subject), cost in request.charges.items() if other == rule.name]
-        assert asked, f"by a rule that does not mean it: {request}"
         # Room comes back between the two, by what it was told: that is rounded up to ms.
         span = request.sent + wait - 0.001 - EPSILON, request.replied + wait + EPSILON
-        explain = self.explains_globally if rule.is_global else self.explains_locally
-        why = [explain(request, rule, subject, cost, span) for subject, cost in asked]
-        if rule.is_global and rule.on_error == "local" and self.is_excused(request, rule):
-            why += [self.explains_locally(request, rule, subject, cost, span) for subject, cost in asked]
+        explains = [self.explains_globally] if rule.is_global else [self.explains_locally]
+        explains += [self.explains_locally] if rule.on_error == "local" and may_be_undecided else []
+        why = [explain(request, rule, subject, cost, span) for explain in explains for subject, cost in asked]
         assert None in why, f"{request}, told {span}, but {why}"
 
     def explains_locally(self, request, rule, subject, cost, span):
-        bucket = request.headgate, rule.name, subject
-        others = self.buckets[bucket]
-        if rule.is_global:
-            others = [one for one in self.buckets[None, *bucket[1:]] if one.headgate == request.headgate]
         perhaps, surely = [], []
-        for one in others:
-            resets = self.resets(bucket, one.sent, request.replied)
+        for one in self.buckets[request.headgate, rule.name, subject]:
+            resets = self.resets(request.headgate, rule, subject, one.sent, request.replied)
             if one.sent <= request.replied and not any(since >= one.executed and until <= request.sent for since, until, _ in resets):
-                perhaps.append((one.executed, one.charges[bucket[1:]]))
-            if one.admitted and one.executed <= request.sent and not resets:
-                surely.append((one.sent, one.charges[bucket[1:]]))
+                perhaps.append((one.executed, one.charges[rule.name, subject]))
+            if one.is_admitted and one.executed <= request.sent and not resets:
+                surely.append((one.sent, one.charges[rule.name, subject]))
         last, first = rule.free_at(perhaps, cost) + rule.lag, rule.free_at(surely, cost)
         return None if span[0] <= last and first <= span[1] else f"room between {first} and {last}"
 
     def explains_globally(self, request, rule, subject, cost, span):
-        """An answer of Redis told so, that was not forgotten since."""
-        resets = [one[0] for one in self.resets((request.headgate, rule.name, subject), 0, request.sent) if one[1] < request.sent]
-        answers = [one for one in self.walk.answers[rule.key(subject)] if max(resets, default=0) < one.at < request.replied]
-        answers = [one for one in answers if one.cost == cost and one.at > request.sent - OLDEST]
+        """An answer of Redis to this Headgate told so, that was not forgotten since."""
+        resets = self.resets(request.headgate, rule, subject, 0, request.sent)
+        since = max([request.sent - OLDEST, *(began for began, ended, _ in resets if ended < request.sent)])
+        answers = self.walk.answers[rule.key(subject), None if self.walk.group else request.headgate]
+        answers = [one for one in answers if since < one.at < request.replied and one.least == cost]
         for one in answers:
             overlaps = (min(until, request.replied) - max(since, one.at) for since, until in self.walk.troubles)
             travel = 2 * one.distance + 2 * EPSILON + sum(max(0, overlap) for overlap in overlaps)

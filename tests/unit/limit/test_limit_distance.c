@@ -70,7 +70,7 @@ static void execute(struct fake_host *host, struct model *model, int64_t at_us)
         model->grants[model->count].at_us = at_us + (int64_t)fake_call_number(host, 4);
         model->grants[model->count++].permits = granted;
         model->used += granted;
-        snprintf(answer, sizeof answer, "%lld %lld", (long long)granted,
+        snprintf(answer, sizeof answer, "%lld %lld 1", (long long)granted,
                  (long long)(granted < wanted ? wait_us(model, at_us, least) : 0));
     }
     fake_answer(host, answer);
