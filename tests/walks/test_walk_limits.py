@@ -351,11 +351,9 @@ class Walk:
         self.seen["undecided"] += sums["limit_undecided_total"]
         self.seen["script calls"] += sums["limit_script_calls_total"]
 
-    def told(self):
+    def figures(self):
         lost, refused = (sum(getattr(one, name) for one in self.requests) for name in ("lost", "is_refused"))
-        seconds = round(time.time() - self.began)
-        figures = {"virtual seconds": seconds, "requests": len(self.requests), "refused": refused, "lost": lost, **self.seen}
-        return ", ".join(f"{count} {name}" for name, count in figures.items())
+        return {"requests": len(self.requests), "refused": refused, "lost": lost, **self.seen}
 
     # ---- requests ----
 
@@ -642,7 +640,7 @@ def match(requests, charge, grants, spent, is_loose):
 
 
 @pytest.mark.world
-def test_walk(make_headgate, make_redis):
+def test_walk(make_headgate, make_redis, record_property):
     draw = world.draws()
     with contextlib.ExitStack() as stack:
         group = Group(replicas=1) if draw.random() < 0.3 else None
@@ -654,4 +652,5 @@ def test_walk(make_headgate, make_redis):
                 walk.renew()
             walk.round()
         walk.judge_counters()
-    print(walk.told())
+    for name, count in walk.figures().items():
+        record_property(name, count)
