@@ -9,7 +9,7 @@ from calls import circles_with_callbacks
 FIGURES = {
     "lines of C in proxy/ and policies/": 91725,
     "lines of tests": 84435,
-    "words of documentation": 103641,
+    "words of documentation": 103632,
     "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }
