@@ -42,6 +42,17 @@ static bool may_change_identity(const struct client *client, struct session_rout
     return !session_say(route, SESSION_REFUSE, "-ERR Command not allowed inside a transaction\r\n");
 }
 
+/* RESET where its answer is not seen leaves the client as Redis' default user, who may be allowed more than what
+ * Headgate has authenticated it as. */
+static bool is_given_credentials(const struct client *client)
+{
+    struct profile *arrival = client_arrival_profile(client);
+    bool is_given = arrival->password != NULL;
+
+    profile_release(arrival);
+    return is_given;
+}
+
 static bool is_judged(const struct client *client, const struct command *command, const struct resp_command *framed,
                       const char *frame, struct session_route *route)
 {
@@ -49,6 +60,9 @@ static bool is_judged(const struct client *client, const struct command *command
         return !session_say(route, SESSION_CLOSE, SESSION_DOUBTFUL);
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
+        if (client->session.passthrough && is_given_credentials(client)) {
+            return !session_say(route, SESSION_CLOSE, "RESET would take the credentials off its connection");
+        }
         bool may_be_forged = client->session.split || client->session.scripts > 0;
         route->unsure = client->session.passthrough || (client->session.sent_transaction && may_be_forged);
         route->names_client = true;
@@ -496,8 +510,7 @@ bool session_route_request(struct client *client, const struct command *command,
                            "-ERR headgate: SCRIPT DEBUG might reach others: it is passed on with pool = session, "
                            "without rules, before one server\r\n");
     }
-    bool resets = command != NULL && command->kind == COMMAND_RESET && framed->argument_count == 1;
-    if (client->session.passthrough && !resets) {
+    if (client->session.passthrough) {
         route_bytes(client, command, framed, frame, route);
         return true;
     }

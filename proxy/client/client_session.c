@@ -42,7 +42,7 @@ void session_request_sent(struct client *client, const struct session_route *rou
     session->silenced = session->silenced || route->silences;
     session->unsure = session->unsure || route->unsure || follows_unproven;
     session->unproven = kind == EXPECT_UNKNOWN && !route->expected->is_absent;
-    if (route->expected != NULL && (route->logs_in || session->passthrough)) {
+    if (route->logs_in && route->expected != NULL) {
         session->login_us = reactor_now(client->service->reactor);
     }
     if (route->sync) {
@@ -320,7 +320,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     client->exclusive->expects_pushes = false;
     client->exclusive->dirty = true;
     client->exclusive->named = false;
-    client->session.was_reset = !client->service->settings.session_pool;
+    client->session.was_reset = !client->service->settings.session_pool && client->profile->password != NULL;
     if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
         client_close(client, "out of memory");
     }
@@ -413,9 +413,7 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
     if (expected->kind == EXPECT_SUBSCRIBE || expected->kind == EXPECT_UNSUBSCRIBE) {
         return session_replied_subscription(client, expected, reply);
     }
-    /* Of a passthrough only RESET is waited for: what comes ahead of its answer was asked before. */
-    bool is_earlier = expected->kind == EXPECT_RESET && session->passthrough && !resp_reply_starts(reply, "+RESET\r");
-    if (is_earlier || session_is_push(client, reply)) {
+    if (session_is_push(client, reply)) {
         return false;
     }
     switch (expected->kind) {
@@ -486,7 +484,7 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
 
 bool client_has_no_answer(const struct client *client, const struct session_route *route)
 {
-    return route->passthrough || (client->session.passthrough && route->expected == NULL);
+    return route->passthrough || client->session.passthrough;
 }
 
 /* ---- routes ---- */
