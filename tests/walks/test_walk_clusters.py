@@ -262,7 +262,7 @@ class Walker:
             kind = "lied" if self.has_lied and kind != "parts" else "own" if is_own else "plain"
         failed = self.walk.failed
         if reply.startswith((b"CLUSTERDOWN", b"EXECABORT")):
-            slots = failed  # for want of one master all are down
+            slots = {*slots, *failed}  # for want of one master all are down
             if kind in ("plain", "own") and any(when >= self.sent for when in failed.values()):
                 # What a later one for the same key, which was executed, has overtaken is not sent again: Headgate counts that.
                 self.walk.figures["overtaken"] += 1
