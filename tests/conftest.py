@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 # Not beside the sources; scripts/test names another place for it.
-sys.dont_write_bytecode = sys.pycache_prefix is None
+sys.dont_write_bytecode |= sys.pycache_prefix is None
 
 import pytest
 

@@ -8,6 +8,8 @@
  *                           those of these programs
  *   -y PERMILLE             others get a turn before so many of a thousand mutexes and writes
  *   -c CPU                  the processor (the first one that may be used)
+ *   -d FOLDER               lies at /mnt/project, where the command begins: wherever it is, the order is the same
+ *   -r FOLDER               lies at /mnt/results, for what is to be kept
  *   -u NS                   what a turn takes (20000); loads need more
  *   -t FILE                 whose turns came when: the last 260,000
  *   -w SECONDS              of real time that the world may stand still (60)
@@ -161,8 +163,15 @@ static void make_network(void)
     (void)!system("ip -6 route replace local ::1 dev lo table local proto kernel metric 0 quickack 1 2> /dev/null");
 }
 
-/* Names of temporary files are the same in each world. The library lies where all users may read it. */
-static void make_files(void)
+static void lay(const char *folder, const char *at)
+{
+    if (folder != NULL && (mkdir(at, 0755) != 0 || mount(folder, at, NULL, MS_BIND | MS_REC, NULL) != 0)) {
+        fail(folder);
+    }
+}
+
+/* Names of files are the same in each world. The library lies where all users may read it. */
+static void make_files(const char *project, const char *results)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("proc", "/proc", "proc", 0, NULL) != 0 ||
         mount("world", "/mnt", "tmpfs", 0, "mode=1777") != 0) {
@@ -170,6 +179,11 @@ static void make_files(void)
     }
     if (system("cp \"$(dirname $(readlink /proc/$PPID/exe))/libworld.so\" /mnt") != 0) {
         fail("libworld.so");
+    }
+    lay(project, "/mnt/project");
+    lay(results, "/mnt/results");
+    if (project != NULL && chdir("/mnt/project") != 0) {
+        fail(project);
     }
     setenv("TMPDIR", "/mnt", 1);
 }
@@ -297,11 +311,11 @@ static void write_trace(const char *name)
 int main(int count, char **arguments)
 {
     int option, cpu = -1, patience_s = 60, status, tells = 0;
-    const char *trace = NULL;
+    const char *trace = NULL, *project = NULL, *results = NULL;
     unsigned uid = getuid(), gid = getgid();
 
     make_world();
-    while ((option = getopt(count, arguments, "+s:l:y:c:u:t:w:v")) >= 0) {
+    while ((option = getopt(count, arguments, "+s:l:y:c:d:r:u:t:w:v")) >= 0) {
         switch (option) {
         case 's':
             world->seed = world->random = strtoull(optarg, NULL, 0);
@@ -316,6 +330,12 @@ int main(int count, char **arguments)
             break;
         case 'c':
             cpu = atoi(optarg);
+            break;
+        case 'd':
+            project = optarg;
+            break;
+        case 'r':
+            results = optarg;
             break;
         case 'u':
             world->turn_ns = atol(optarg);
@@ -343,7 +363,7 @@ int main(int count, char **arguments)
     if (inner == 0) { /* process 1 of the world: when it ends, so do all others; and it ends with the launcher */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         take_processor(cpu);
-        make_files();
+        make_files(project, results);
         make_network();
         raise_descriptors();
         open_probe();
