@@ -509,12 +509,48 @@ class Walk:
         replies = self.ask(holder, *commands, client=client, meanwhile=lambda: self.wait(blocked))
         if replies is None or replies[-1] not in (1, [1]):
             self.wrong(f"{holder.name} cannot release {lock}: {replies}")
+        self.released(lock, holder)
+
+    def released(self, lock, holder):
         for gate in lock.gates - {holder.gate}:
             for name in ENDS:
                 self.tell(gate, name, False)
         self.tell_end(lock, "released", [holder.gate])
         self.locks.remove(lock)
         self.figures["released"] += 1
+
+    def race(self):
+        """Several take the same at once, and who has it releases it meanwhile: one gets it at most. Of permits the stamps decide,
+        which may overtake each other on the way."""
+        key, database = self.random.choice([key for key in self.keys if ":permit:" not in key]), self.random.randrange(2)
+        held, owner, client = self.some_held(lambda lock: (lock.key, lock.database) == (key, database))
+        runners = [one for one in self.holders if one.database == database and one is not owner
+                   and (one.is_apart or not key.startswith("proc"))]  # fmt: skip
+        self.random.shuffle(runners)
+        self.say(f"{[one.name for one in runners]} take {key}, which {owner and owner.name} releases")
+        taken = []
+
+        def take(runners):
+            if runners:
+                self.tokens += 1
+                lock = Lock(key, database, f"t{self.tokens}", self.lease, runners[0].gate)
+                commands = self.taking(database, key, lock.token, round(self.lease * 1000))
+                commands = commands[:1] if lock.kind == "setnx" else commands
+                taken.append((runners[0], lock, self.ask(runners[0], *commands, meanwhile=lambda: take(runners[1:]))))
+
+        if held:
+            replies = self.ask(owner, *self.releasing(held), client=client, meanwhile=lambda: take(runners))
+            if replies is None or replies[-1] not in (1, [1]):
+                self.wrong(f"{owner.name} cannot release {held}: {replies}")
+            self.released(held, owner)
+        else:
+            take(runners)
+        for holder, lock, replies in taken:
+            if replies is None:
+                self.unknown(holder, lock)
+            elif self.is_granted(lock.kind, replies):
+                self.figures["won"] += 1
+                self.granted(holder, lock)
 
     def release_unread(self):
         """Its connection is closed before the answer comes."""
@@ -785,7 +821,7 @@ class Walk:
             self.wrong(f"left behind: {left}, {[keys_of(gate) for gate in self.gates]}")
 
     def run(self):
-        steps = {self.come: 8, self.go: 2, self.swap: 3, self.take: 30, self.release: 13, self.release_unread: 2, self.extend: 5,
+        steps = {self.come: 8, self.go: 2, self.swap: 3, self.take: 25, self.race: 8, self.release: 13, self.release_unread: 2, self.extend: 5,
                  self.meddle: 7, self.delete: 3, self.stop_owner: 2, self.kill_owner: 2, self.trouble: 5,
                  self.restart_redis: 4 if self.group else 1, self.restart_gate: 0.7, self.rest: 1}  # fmt: skip
         for _ in range(3):
