@@ -47,7 +47,7 @@ static const char usage[] =
     "  --attackers N    clients that try to disturb the others (0)\n"
     "  --tls            clients and Headgate speak TLS to each other, Headgate and Redis, too; attackers do not\n"
     "  --rotate         with --tls: certificates, keys and passwords are read anew all the time\n"
-    "  --limits         with rate limits that hold requests, but refuse none, and leases\n";
+    "  --limits         with rate limits that hold requests, but refuse none\n";
 
 enum {
     HEADGATE,

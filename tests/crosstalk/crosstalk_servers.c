@@ -134,9 +134,8 @@ void servers_kill_redis(struct servers *servers)
     server_kill(&servers->redis);
 }
 
-/* Limits of every kind that holds requests: while Redis decides on them, while permits are fetched, and until their
- * turn. GETs are put to the limits in groups, amid those that a rule on keys is asked about one by one. Locks are kept.
- */
+/* Of every kind that holds requests: while Redis decides on them, while permits are fetched, and until their turn. GETs
+ * are put to the limits in groups, amid those that a rule on keys is asked about one by one. */
 static const char limit_rules[] = "[limit:asked]\n"
                                   "commands = incr mget\n"
                                   "per = all\n"
@@ -164,10 +163,7 @@ static const char limit_rules[] = "[limit:asked]\n"
                                   "window = 1s\n"
                                   "[deny:observed]\n"
                                   "keys = *1 *3\n"
-                                  "action = observe\n"
-                                  "[lease:locks]\n"
-                                  "keys = *:lock\n"
-                                  "watchdog =\n";
+                                  "action = observe\n";
 
 /* What is read anew with them: on both sides, of upstream_user, and of the identity that all clients have. */
 static void write_rotation(FILE *file, const struct servers *servers)

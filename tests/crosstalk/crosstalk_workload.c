@@ -213,26 +213,6 @@ static void unit_timeout(struct client *client)
     expect_text(client, EXPECT_NULL_ARRAY, NULL);
 }
 
-/* ---- units: locks ---- */
-
-/* Watched where there are rules, until it is released, taken anew or its connection ends; some are renewed meanwhile.
- */
-static void unit_lock(struct client *client)
-{
-    char key[TEXT_MAX];
-    char identity[TEXT_MAX];
-    own_key(client, key, "lock");
-    next_identity(client, identity);
-    send_words(client, "DEL", key, NULL);
-    expect_range(client, 0, 1);
-    send_words(client, "SET", key, identity, "NX", "PX", "600", NULL);
-    expect_ok(client);
-    if (client_random(client, 2) == 0)
-        return;
-    send_words(client, "DEL", key, NULL);
-    expect_range(client, 0, 1);
-}
-
 /* ---- units: messages to others ---- */
 
 static void unit_publish(struct client *client)
@@ -497,25 +477,43 @@ struct unit {
 };
 
 static const struct unit units[] = {
-    {unit_echo, 1500, 0},          {unit_ping, 800, 1000},
-    {unit_set, 1800, 0},           {unit_get, 2500, 0},
-    {unit_mget, 500, 0},           {unit_increment, 800, 0},
-    {unit_whoami, 100, 0},         {unit_large, 2, 0},
-    {unit_multi, 150, 0},          {unit_discard, 40, 0},
-    {unit_abort, 40, 0},           {unit_watch, 60, 0},
-    {unit_watch_shared, 30, 0},    {unit_list, 60, 0},
-    {unit_timeout, 8, 0},          {unit_lock, 60, 0},
-    {unit_publish, 200, 0},        {unit_subscribe, 10, 30},
-    {unit_forbidden, 0, 100},      {unit_tracking, 5, 0},
-    {unit_set_name, 60, 0},        {unit_get_name, 100, 0},
-    {unit_client_id, 3, 0},        {unit_client_info, 3, 0},
-    {unit_select, 100, 0},         {unit_other_database, 200, 0},
-    {unit_which_database, 200, 0}, {unit_auth, 40, 0},
-    {unit_auth_wrong, 10, 0},      {unit_no_permission, 60, 0},
-    {unit_hello, 20, 0},           {unit_reset, 5, 5},
-    {unit_reply_skip, 5, 0},       {unit_reply_off, 5, 0},
-    {unit_eval, 150, 0},           {unit_eval_error, 60, 0},
-    {unit_no_script, 30, 0},       {unit_unknown, 60, 0},
+    {unit_echo, 1500, 0},
+    {unit_ping, 800, 1000},
+    {unit_set, 1800, 0},
+    {unit_get, 2500, 0},
+    {unit_mget, 500, 0},
+    {unit_increment, 800, 0},
+    {unit_whoami, 100, 0},
+    {unit_large, 2, 0},
+    {unit_multi, 150, 0},
+    {unit_discard, 40, 0},
+    {unit_abort, 40, 0},
+    {unit_watch, 60, 0},
+    {unit_watch_shared, 30, 0},
+    {unit_list, 60, 0},
+    {unit_timeout, 8, 0},
+    {unit_publish, 200, 0},
+    {unit_subscribe, 10, 30},
+    {unit_forbidden, 0, 100},
+    {unit_tracking, 5, 0},
+    {unit_set_name, 60, 0},
+    {unit_get_name, 100, 0},
+    {unit_client_id, 3, 0},
+    {unit_client_info, 3, 0},
+    {unit_select, 100, 0},
+    {unit_other_database, 200, 0},
+    {unit_which_database, 200, 0},
+    {unit_auth, 40, 0},
+    {unit_auth_wrong, 10, 0},
+    {unit_no_permission, 60, 0},
+    {unit_hello, 20, 0},
+    {unit_reset, 5, 5},
+    {unit_reply_skip, 5, 0},
+    {unit_reply_off, 5, 0},
+    {unit_eval, 150, 0},
+    {unit_eval_error, 60, 0},
+    {unit_no_script, 30, 0},
+    {unit_unknown, 60, 0},
 };
 
 #define UNIT_COUNT (sizeof units / sizeof *units)
