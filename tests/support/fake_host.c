@@ -157,6 +157,16 @@ static void run_script(void *context, const struct policy_script *script)
     host->call_count++;
 }
 
+/* No file here names one. */
+static struct policy_server *change_server(void *context, struct policy_server *server,
+                                           const struct policy_server_settings *settings)
+{
+    (void)context;
+    (void)server;
+    cr_assert_null(settings->address);
+    return NULL;
+}
+
 static void resume(void *context, void *holder)
 {
     (void)context;
@@ -200,6 +210,7 @@ struct fake_host *fake_host_new(const struct policy *policy, const char *rules, 
         worker->host = (struct policy_host){
             .resume = resume,
             .run_script = run_script,
+            .change_server = change_server,
             .warn = warn,
             .inform = inform,
             .find_peer = find_peer,

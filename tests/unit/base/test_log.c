@@ -312,21 +312,3 @@ Test(log, swapping_files_loses_and_tears_nothing)
         cr_assert_eq(counts[i / LINES][i % LINES], 1, "thread %d line %d", i / LINES, i % LINES);
     }
 }
-
-/* ---- Limiter ---- */
-
-Test(log, limiter)
-{
-    struct log_limiter limiter = {0};
-    uint64_t suppressed = 99;
-    cr_assert(log_limiter_take(&limiter, 5000000, &suppressed), "the first at once");
-    cr_assert_eq(suppressed, 0);
-    for (int64_t i = 0; i < 7; i++) {
-        cr_assert_not(log_limiter_take(&limiter, 5000000 + i, &suppressed));
-    }
-    cr_assert_not(log_limiter_take(&limiter, 5999999, &suppressed));
-    cr_assert(log_limiter_take(&limiter, 6000000, &suppressed));
-    cr_assert_eq(suppressed, 8);
-    cr_assert(log_limiter_take(&limiter, 9000000, &suppressed));
-    cr_assert_eq(suppressed, 0, "counted once");
-}

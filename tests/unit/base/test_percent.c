@@ -44,21 +44,6 @@ Test(percent, what_is_no_word)
     }
 }
 
-Test(percent, words_lines_and_numbers_are_taken_off)
-{
-    struct slice text = slice_of("one 22 9223372036854775807\n\nlast"), line, word;
-    int64_t number;
-
-    cr_assert(percent_take_line(&text, &line));
-    cr_assert(percent_take_word(&line, &word) && slice_is(word, "one"));
-    cr_assert(percent_take_number(&line, &number) && number == 22);
-    cr_assert(percent_take_number(&line, &number) && number == INT64_MAX);
-    cr_assert_not(percent_take_word(&line, &word));
-    cr_assert(percent_take_line(&text, &line) && line.length == 0);
-    cr_assert(percent_take_line(&text, &line) && slice_is(line, "last"));
-    cr_assert_not(percent_take_line(&text, &line));
-}
-
 Test(percent, what_is_no_number)
 {
     static const char *const wrong[] = {"", "-1", "9223372036854775808", "1x", " 1", "x"};

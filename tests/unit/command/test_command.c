@@ -9,28 +9,6 @@
 
 /* ---- names ---- */
 
-/* What command_find has to answer, found the slow way. */
-static const struct command *find_slowly(struct slice name)
-{
-    for (size_t i = 0; i < command_count(); i++) {
-        const struct command *command = command_at(i);
-        if (strlen(command->name) != name.length)
-            continue;
-        size_t same = 0;
-        while (same < name.length && tolower((unsigned char)name.data[same]) == command->name[same])
-            same++;
-        if (same == name.length)
-            return command;
-    }
-    return NULL;
-}
-
-static void expect_as_slowly(const char *data, size_t length)
-{
-    struct slice name = {data, length};
-    cr_expect_eq(command_find(name), find_slowly(name), "'%.*s' (%zu bytes)", (int)length, data, length);
-}
-
 Test(command, table_is_sorted_and_each_row_found)
 {
     cr_assert_gt(command_count(), 250);
@@ -46,36 +24,6 @@ Test(command, table_is_sorted_and_each_row_found)
             cr_expect_eq(command->name[j], tolower((unsigned char)command->name[j]), "%s", command->name);
         }
         cr_expect_eq(find(upper), command, "%s", upper);
-    }
-}
-
-Test(command, near_misses)
-{
-    static const char tails[] = {'\0', ' ', 'x', 's', '\n', (char)0xff};
-    for (size_t i = 0; i < command_count(); i++) {
-        const char *name = command_at(i)->name;
-        size_t length = strlen(name);
-        char changed[64];
-
-        for (size_t shorter = 0; shorter < length; shorter++) {
-            expect_as_slowly(name, shorter);
-            expect_as_slowly(name + length - shorter, shorter);
-        }
-        for (size_t j = 0; j < sizeof(tails); j++) {
-            memcpy(changed, name, length);
-            changed[length] = tails[j];
-            expect_as_slowly(changed, length + 1);
-        }
-        for (size_t bit = 0; bit < length * 8; bit++) {
-            memcpy(changed, name, length);
-            changed[bit / 8] = (char)(changed[bit / 8] ^ 1 << bit % 8);
-            expect_as_slowly(changed, length);
-        }
-        /* With a NUL, and anything behind it, it is another name. */
-        memset(changed, 0, sizeof(changed));
-        memcpy(changed, name, length);
-        for (size_t longer = length + 1; longer <= sizeof(changed); longer++)
-            cr_expect_null(command_find((struct slice){changed, longer}), "%s and %zu NULs", name, longer - length);
     }
 }
 

@@ -151,20 +151,6 @@ static bool list_key(void *context, struct slice key, uint32_t argument_index)
     return true;
 }
 
-/* True if there are keys. */
-static bool expect_keys_as_told(const char *text)
-{
-    struct line line;
-    char told[FRAME_MAX], visited[FRAME_MAX];
-    split(&line, text);
-    struct key_list list = {.line = &line};
-    join_told_keys(&line, told, sizeof(told));
-    command_visit_keys(find(line.argv[0]), (struct slice){line.frame, line.frame_length}, list_key, &list);
-    join_sorted(list.keys, list.count, visited, sizeof(visited));
-    cr_expect_str_eq(visited, told, "%s: keys %s, not %s", text, visited, told);
-    return list.count > 0;
-}
-
 /* Between them stands "; ". */
 static const char with_keys[] =
     "GET a; MGET a b c; MSET a 1 b 2 c 3; MSETNX a 1; DEL a b; BITOP AND to a b; BITOP NOT to a; RENAME a b; "
@@ -191,13 +177,6 @@ static const char with_keys[] =
     "MIGRATE h 1 a 0 9; MIGRATE h 1 \"\" 0 9 KEYS a b c; MIGRATE h 1 \"\" 0 9 COPY REPLACE AUTH p KEYS a; "
     "MIGRATE h 1 \"\" 0 9 AUTH2 keys keys KEYS a b; MIGRATE h 1 \"\" 0 9 AUTH keys KEYS keys; "
     "MIGRATE h 1 a 0 9 COPY; MIGRATE h 1 keys 0 9 REPLACE AUTH keys";
-static const char without_keys[] =
-    "PING; PUBLISH c m; SUBSCRIBE a b; SSUBSCRIBE a b; SPUBLISH a m; CONFIG GET maxmemory; CLIENT LIST; "
-    "SCRIPT EXISTS d; SCAN 0; KEYS *; WAIT 0 0; SWAPDB 0 1; SELECT 1; MEMORY DOCTOR; OBJECT HELP; XINFO HELP; "
-    "EVAL s 0 a b; FCALL f 0; EVAL s 3 a b; EVAL s -1 a; EVAL s x a; ZUNION 3 a b; ZUNION 0 a; ZUNION -1 a; "
-    "ZUNIONSTORE to 3 a b; ZUNIONSTORE to 0 a; BLMPOP 0 9 a LEFT; LMPOP 4 a LEFT; XREAD COUNT 1 BLOCK 0; "
-    "XREAD BLOCK 0 STREAMS; XREAD COUNT 1 NOACK GROUP a; MIGRATE h 1 a 0 9 KEYS b";
-
 static char *texts[128];
 
 /* The lines one by one; their number. */
@@ -215,14 +194,6 @@ static size_t take_apart(const char *lines)
     }
     texts[count++] = rest;
     return count;
-}
-
-Test(command_server, keys_are_as_getkeys_says)
-{
-    for (size_t i = take_apart(with_keys); i > 0; i--)
-        cr_expect(expect_keys_as_told(texts[i - 1]), "%s", texts[i - 1]);
-    for (size_t i = take_apart(without_keys); i > 0; i--)
-        cr_expect_not(expect_keys_as_told(texts[i - 1]), "%s", texts[i - 1]);
 }
 
 /* ---- by chance ---- */

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-
 struct rule_options {
     char *servers;
 };
@@ -38,18 +36,6 @@ static struct conf *loaded(const char *text)
     cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
     conf_faults_free(&faults);
     return conf;
-}
-
-/* The first fault holds what. */
-static void assert_faulty(const char *text, const char *what)
-{
-    struct conf_faults faults;
-    struct conf *conf = load_conf(text, sections, &faults);
-
-    cr_assert_null(conf, "%s", text);
-    cr_assert_eq(faults.count, 1, "%s: %s", text, faults.lines[1]);
-    cr_assert_not_null(strstr(faults.lines[0], what), "%s", faults.lines[0]);
-    conf_faults_free(&faults);
 }
 
 /* The names of the rules that a server has, with blanks behind them. The caller frees it. */
@@ -194,47 +180,6 @@ Test(conf_listener, reload)
     conf_free(merged);
     conf_free(fresh);
     conf_free(old);
-}
-
-/* A file, and what its only fault holds. */
-static const char *const faulty[][2] = {
-    {"[listener]\n", "[listener]: rule has no name; expected [listener:NAME]"},
-    {"[listeners:a]\n", "[listeners:a]: unknown section; expected perhaps [listener:NAME]"},
-    {"[listener:a]\nlisten = h:1\nlisten = h:2\n", "listen = h:2: given on line 2 already; expected it once"},
-    {"[listener:a]\n", "[listener:a] listen =: is missing"},
-    {"[listener:a]\nlisten = 127.0.0.1:6380\n",
-     "127.0.0.1:6380 and 127.0.0.1:6380 of listen in [headgate] are the same address"},
-    {"[listener:a]\nlisten = 0.0.0.0:6380\n", "are the same address"},
-    {"[listener:a]\nlisten = localhost:6390\n", "localhost:6390 and 127.0.0.1:6390 of admin are the same address"},
-    {"[listener:a]\nlisten = 127.0.0.1:6379\n", "of upstream are the same address"},
-    {"[listener:a]\nlisten = h:1\n[listener:b]\nlisten = rediss://H:1\n",
-     "[listener:b] listen = rediss://H:1: rediss://H:1 and h:1 of listener:a are the same address"},
-    {"[listener:a]\nlisten = h:1/2\n", "is not a number"},
-    {"[listener:a]\nlisten = redis://h:1/2\n", "names a database"},
-    {"%sproxy_protocol = required\n", "proxy_protocol = required: has nobody who is believed"},
-    {"%sproxy_from = 10.0.0.0/8\n", "means nothing while no proxy protocol is spoken"},
-    {"%sproxy_protocol = required\nproxy_from = 10.0.0.0/8 h\n", "\"h\" is no address or network"},
-    {"%sproxy_protocol = required\nproxy_from = 10.0.0.0/33\n", "\"10.0.0.0/33\" is no address or network"},
-    {"%sproxy_protocol = optional\n", "is not one of the known words"},
-};
-
-Test(conf_listener, faults)
-{
-    static const char *const heads[] = {"[headgate]\nlisten = h:1\n", "[listener:a]\nlisten = h:1\n"};
-    static const char *const names[] = {"", "a b", "a:b", "a{b}", "\xc3\xa4", "123456789012345678901234567890123"};
-
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        char *text = conf_format("[listener:%s]\nlisten = h:1\n", names[i]);
-        assert_faulty(text, "not a name for a rule; expected 1 to 32 letters, digits, \"_\", \".\" or \"-\"");
-        free(text);
-    }
-    for (size_t i = 0; i < 2 * COUNT_OF(faulty); i++) {
-        const char *file = faulty[i / 2][0];
-        bool has_head = strncmp(file, "%s", 2) == 0;
-        char *text = conf_format("%s%s", has_head ? heads[i % 2] : "", has_head ? file + 2 : file);
-        assert_faulty(text, faulty[i / 2][1]);
-        free(text);
-    }
 }
 
 /* A secret of [headgate] is that of its own address, or of the process: none goes to another server. The files of

@@ -97,20 +97,6 @@ Test(filter, words)
     }
 }
 
-Test(filter, all_words_hold)
-{
-    struct subject subject = subject_of("alice", 7, "10.1.2.3");
-    struct filter filter = {0};
-    char problem[FILTER_PROBLEM_MAX];
-
-    cr_assert(filter_passes(&filter, fields, value, &subject), "without words everything passes");
-    cr_assert(add(&filter, slice_of("age>5"), problem));
-    cr_assert(add(&filter, slice_of("age<10"), problem));
-    cr_assert(filter_passes(&filter, fields, value, &subject));
-    cr_assert(add(&filter, slice_of("name=bob"), problem));
-    cr_assert_not(filter_passes(&filter, fields, value, &subject));
-}
-
 Test(filter, what_is_faulty)
 {
     char words[] = "nme=alice|=alice|name<x|name>x|age=x|age=|age>|age=1x|age=0x1|age=99999999999999999999|age!1|age!|"

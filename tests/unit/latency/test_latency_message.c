@@ -5,14 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void assert_written(const char *source, const char *rule, const char *what, const char *expected)
-{
-    char text[LATENCY_MESSAGE_MAX + 1];
-
-    latency_message_write(source, rule, what, text);
-    cr_assert_str_eq(text, expected);
-}
-
 static uint64_t sum_of(const struct latency_message_list *list)
 {
     uint64_t sum = 0;
@@ -30,11 +22,6 @@ static void assert_message(const struct latency_message_list *list, size_t at, c
     cr_assert_str_eq(list->messages[at].text, text);
     cr_assert_eq(list->messages[at].times, times);
     cr_assert_eq(list->messages[at].second, second);
-}
-
-Test(latency_message, is_one_plain_line)
-{
-    assert_written("a\r\nb", "\x7f", "\xc3\xbc\t", "a??b:? ???");
 }
 
 Test(latency_message, is_cut)

@@ -5,18 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-Test(latency_minute, is_that_of_the_clock)
-{
-    cr_assert_eq(latency_minute_of(0), 0);
-    cr_assert_eq(latency_minute_of(59999999), 0);
-    cr_assert_eq(latency_minute_of(60000000), 1);
-    cr_assert_eq(latency_minute_of(INT64_C(1700000039999999)), 28333333);
-    cr_assert_eq(latency_minute_of(INT64_C(1700000040000000)), 28333334);
-    cr_assert_eq(latency_minute_of(-1), -1);
-    cr_assert_eq(latency_minute_of(-60000000), -1);
-    cr_assert_eq(latency_minute_of(-60000001), -2);
-}
-
 static void assert_same(const struct latency_figures *left, const struct latency_figures *right)
 {
     cr_assert_eq(memcmp(left, right, sizeof *left), 0);

@@ -20,11 +20,6 @@ static struct latency_settings settings_at(const char *text, const struct latenc
     return settings;
 }
 
-static struct latency_settings settings_of(const char *text)
-{
-    return settings_at(text, &(struct latency_place){0});
-}
-
 static void assert_fault(const char *text, const char *expected)
 {
     struct conf_faults faults;
@@ -34,26 +29,6 @@ static void assert_fault(const char *text, const char *expected)
     cr_assert_eq(faults.count, 1);
     cr_assert_not_null(strstr(faults.lines[0], expected), "%s", faults.lines[0]);
     conf_faults_free(&faults);
-}
-
-Test(latency_rule, takes_options)
-{
-    struct latency_settings settings =
-        settings_of("[latency]\nenabled = on\nprefix = {s}\nbraces = on\ndatabase = 7\nflush = 10s\nretention = 1h\n"
-                    "keep = 90s\nmax_interfaces = 5\nby = name\nslowlog_threshold = 500us\nbiglog_reply = 0\n"
-                    "hotkeys = off\n");
-
-    cr_assert(settings.enabled && settings.braces && !settings.hot_keys);
-    cr_assert_str_eq(settings.prefix, "{s}");
-    cr_assert_eq(settings.database, 7);
-    cr_assert_eq(settings.flush_us, 10000000);
-    cr_assert_eq(settings.retention_s, 3600);
-    cr_assert_eq(settings.keep, 2, "whole minutes");
-    cr_assert_eq(settings.max_interfaces, 5);
-    cr_assert_eq(settings.by, LATENCY_BY_NAME);
-    cr_assert_eq(settings.slow_us, 500);
-    cr_assert_eq(settings.big_reply, 0);
-    latency_settings_clear(&settings);
 }
 
 Test(latency_rule, faults)

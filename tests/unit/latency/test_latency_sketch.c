@@ -84,30 +84,6 @@ static void assert_promises(const struct latency_sketch *sketch, const uint64_t 
 
 static const uint32_t sizes[] = {1, 2, 3, 20, 100, 1000, KEYS};
 
-Test(latency_sketch, keeps_its_promises_over_any_stream)
-{
-    for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++) {
-        for (int stream = 0; stream < 4; stream++) {
-            static uint64_t exact[KEYS];
-            struct latency_sketch *sketch = latency_sketch_new(sizes[size]);
-            memset(exact, 0, sizeof exact);
-            for (uint64_t step = 0; step < 20000; step++) {
-                add(sketch, exact, draw(stream, step), 1 + chance(3));
-                if (step % 4999 == 7) {
-                    assert_promises(sketch, exact, sizes[size]);
-                }
-            }
-            assert_promises(sketch, exact, sizes[size]);
-            latency_sketch_clear(sketch);
-            memset(exact, 0, sizeof exact);
-            assert_promises(sketch, exact, sizes[size]);
-            add(sketch, exact, 17, 3);
-            assert_promises(sketch, exact, sizes[size]);
-            latency_sketch_free(sketch);
-        }
-    }
-}
-
 Test(latency_sketch, keeps_its_promises_when_merged)
 {
     for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++) {

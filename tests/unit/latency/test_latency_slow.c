@@ -44,40 +44,6 @@ static const char *printed(const struct latency_slow_log *log, size_t most)
     return shown;
 }
 
-/* The ids and the times of all entries, newest first. */
-static void assert_kept(const struct latency_slow_log *log, const char *expected)
-{
-    char kept[128] = "";
-
-    for (const char *line = printed(log, SIZE_MAX); *line != '\0'; line = strchr(line, '\n') + 1) {
-        int id, us;
-        cr_assert_eq(sscanf(line, "id=%d time=%*s queued_us=%*d redis_us=%d", &id, &us), 2);
-        snprintf(kept + strlen(kept), sizeof kept - strlen(kept), "%d:%d ", id, us);
-    }
-    cr_assert_str_eq(kept, expected);
-}
-
-Test(latency_slow, keeps_the_newest)
-{
-    static const char *const expected[] = {"0:0 ", "1:1 0:0 ", "2:2 1:1 0:0 ", "3:3 2:2 1:1 ", "4:4 3:3 2:2 "};
-    struct latency_slow_log *log = latency_slow_log_new(3);
-
-    assert_kept(log, "");
-    for (int i = 0; i < 10; i++) {
-        add(log, i);
-        if (i < 5) {
-            assert_kept(log, expected[i]);
-        }
-    }
-    assert_kept(log, "9:9 8:8 7:7 ");
-    latency_slow_log_reset(log);
-    assert_kept(log, "");
-    add(log, 11);
-    assert_kept(log, "10:11 ");
-    latency_slow_log_free(log);
-    latency_slow_log_free(NULL);
-}
-
 Test(latency_slow, is_printed_in_parts)
 {
     struct latency_slow_log *log = latency_slow_log_new(5);

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SECOND INT64_C(1000000)
-
 static const struct conf_section *const sections[] = {&lease_section, NULL};
 
 static struct lease_rule *rule_of(const char *options)
@@ -30,26 +28,6 @@ static void rule_free(struct lease_rule *rule)
 {
     lease_rule_clear(rule);
     free(rule);
-}
-
-Test(lease_rule, with_all_words)
-{
-    struct lease_rule *rule = rule_of("keys = a b*\nkind = semaphore\nttl = 100ms\nrenew = 999/1000\nmax_hold = 2m\n"
-                                      "owner = connection\ngrace = 0s\non_owner_gone = release\nscore = expires\n"
-                                      "unit = us\nlibraries = Spring:never  redsync:self\n");
-
-    cr_assert_eq(rule->terms.ttl_us, SECOND / 10);
-    cr_assert_eq(rule->terms.renew, 999);
-    cr_assert_eq(rule->terms.renew_of, 1000);
-    cr_assert_eq(rule->terms.max_hold_us, 120 * SECOND);
-    cr_assert_eq(rule->terms.grace_us, 0);
-    cr_assert_eq(rule->terms.owner, LEASE_OWNER_CONNECTION);
-    cr_assert_eq(rule->terms.farewell, LEASE_FAREWELL_RELEASE);
-    cr_assert_eq(rule->watched, LEASE_WATCH_SEMAPHORES);
-    cr_assert_eq(rule->score, LEASE_SCORE_EXPIRES);
-    cr_assert_eq(rule->unit, LEASE_SCORE_MICROSECONDS);
-    cr_assert(match_keys_is(rule->keys, slice_of("bcd")));
-    rule_free(rule);
 }
 
 static void assert_fault(const char *options, const char *expected)

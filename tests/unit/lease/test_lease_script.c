@@ -8,24 +8,6 @@
 
 /* ---- rows ---- */
 
-Test(lease_shape_scripts, every_row)
-{
-    size_t count = 0;
-
-    for (const struct lease_script *script; (script = lease_shape_script(count)) != NULL; count++) {
-        cr_assert_eq(strlen(script->digest), (size_t)LEASE_DIGEST_LENGTH, "%s", script->name);
-        cr_assert_eq(strspn(script->digest, "0123456789abcdef"), (size_t)LEASE_DIGEST_LENGTH, "%s", script->name);
-        cr_assert(script->bytes > 0 && script->action != LEASE_NOTHING && script->kind != LEASE_KIND_ANY);
-        cr_assert_eq(script->lease == 0, script->unit == LEASE_UNIT_NONE, "%s", script->name);
-        cr_assert(script->action == LEASE_FORCE_RELEASE || script->token > 0, "%s", script->name);
-        cr_assert(script->reply != LEASE_REPLY_NONE || script->action == LEASE_EXTEND, "%s", script->name);
-        for (size_t i = 0; i < count; i++) {
-            cr_assert_str_neq(lease_shape_script(i)->digest, script->digest, "%s", script->name);
-        }
-    }
-    cr_assert_gt(count, (size_t)70);
-}
-
 /* Which another one sends that is in front of this one, with any keys or none, by digest or as a text. */
 Test(lease_shape_scripts, of_headgate_itself)
 {

@@ -114,27 +114,6 @@ Test(lease_shape, of_plain_commands)
     }
 }
 
-Test(lease_shape, runs_give_every_key_and_token)
-{
-    static const char *const expected[] = {"a", "b", "c"};
-    struct request made = request_of("mset a 1 b 2 c 3");
-    struct slice argument;
-
-    for (size_t i = 0; i < 3; i++) {
-        cr_assert(lease_shape_next_key(&made.shape.keys, made.shape.key_step, &argument) &&
-                  slice_is(argument, expected[i]));
-    }
-    cr_assert_not(lease_shape_next_key(&made.shape.keys, made.shape.key_step, &argument));
-    free(made.bytes);
-    made = request_of("zrem k a b c");
-    cr_assert_eq(made.shape.token_count, 3);
-    for (size_t i = 0; i < 3; i++) {
-        cr_assert(resp_walk_next(&made.shape.tokens, &argument) && slice_is(argument, expected[i]));
-    }
-    cr_assert_not(resp_walk_next(&made.shape.tokens, &argument));
-    free(made.bytes);
-}
-
 /* ---- unsound frames ---- */
 
 static void read_copy(const char *bytes, size_t length, const struct command *command)

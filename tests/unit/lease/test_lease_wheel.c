@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #define STEP LEASE_WHEEL_STEP_US
-#define ROUND (STEP * LEASE_WHEEL_SLOTS)
 #define NOW (INT64_C(1234567) * STEP)
 
 static struct lease_wheel *wheel_at(int64_t now_us)
@@ -15,29 +14,6 @@ static struct lease_wheel *wheel_at(int64_t now_us)
 
     cr_assert_null(lease_wheel_take(wheel, now_us));
     return wheel;
-}
-
-static size_t take_all(struct lease_wheel *wheel, int64_t now_us)
-{
-    size_t count = 0;
-
-    for (; lease_wheel_take(wheel, now_us) != NULL; count++) {
-    }
-    return count;
-}
-
-Test(lease_wheel, rushes_all_and_forgets_none)
-{
-    struct lease_wheel *wheel = wheel_at(NOW);
-    struct lease_wheel_entry entries[100] = {0};
-
-    for (int i = 0; i < 100; i++) {
-        lease_wheel_set(wheel, &entries[i], NOW + i * i * 13 * STEP);
-    }
-    lease_wheel_rush(wheel);
-    cr_assert_eq(take_all(wheel, NOW), (size_t)100);
-    cr_assert_eq(take_all(wheel, NOW + 10 * ROUND), (size_t)0);
-    free(wheel);
 }
 
 /* Against a list that is gone through each time. */

@@ -128,51 +128,6 @@ Test(limit_rule, of_a_per_that_is_none)
     }
 }
 
-Test(limit_rule, that_is_sound)
-{
-    rule_free(rule_of(WINDOW "scope = global\naccuracy = leased\n"));
-    rule_free(rule_of("algorithm = funnel\ncapacity = 100\nleak = 1/365d\n"));
-    rule_free(rule_of("limit = 1000000000000000\nwindow = 366d\n"));
-    rule_free(rule_of("algorithm = funnel\ncapacity = 1000000000000000\nleak = 1000000000000000/us\n"));
-    rule_free(rule_of(WINDOW "keys = {a}{b} {\n"));
-    rule_free(rule_of(WINDOW "commands = ping get\nper = user+key\nkeys = {*}\ncost = keys\n"));
-}
-
-/* ---- what is made of the options ---- */
-
-Test(limit_rule, has_what_its_options_say)
-{
-    struct limit_rule *rule = rule_of(WINDOW);
-    struct slice part;
-
-    cr_assert_str_eq(rule->name, "a");
-    cr_assert(rule->meter.algorithm == LIMIT_SLIDING_WINDOW && rule->meter.most == 5 && rule->meter.window.limit == 5 &&
-              rule->meter.window.length_us == 90000000);
-    cr_assert(rule->per.process && !rule->per.ip && !rule->per.user && !rule->per.name && !rule->per.connection &&
-              !rule->per.uid && !rule->per.host && !rule->per.key);
-    cr_assert(rule->scope == LIMIT_LOCAL && rule->accuracy == LIMIT_EXACT && rule->action == LIMIT_REJECT &&
-              rule->cost == LIMIT_COST_ONE && rule->on_error == LIMIT_ON_ERROR_ALLOW);
-    cr_assert(rule->max_delay_us == 0 && rule->decision_timeout_us == 100000 && rule->buckets_max == 100000);
-    cr_assert(match_keys_all(rule->keys));
-    cr_assert_str_eq(rule->what, "5 in 90s per process");
-    rule_free(rule);
-
-    rule = rule_of("[limit:b-2]\n" FUNNEL "per = user+key\nkeys = {*}:*\nscope = global\naccuracy = leased\n"
-                   "action = delay\nmax_delay = 250ms\ncost = keys\non_error = local\ndecision_timeout = 5ms\n"
-                   "max_clients_tracked = 7\n");
-    cr_assert_str_eq(rule->name, "b-2");
-    cr_assert(rule->meter.algorithm == LIMIT_FUNNEL && rule->meter.most == 20);
-    cr_assert(rule->meter.funnel.drop == 200000000 * LIMIT_FUNNEL_NS && rule->meter.funnel.full_ns == 4000000000);
-    cr_assert(rule->per.user && rule->per.key && !rule->per.ip);
-    cr_assert(rule->scope == LIMIT_GLOBAL && rule->accuracy == LIMIT_LEASED && rule->action == LIMIT_DELAY &&
-              rule->cost == LIMIT_COST_KEYS && rule->on_error == LIMIT_ON_ERROR_LOCAL);
-    cr_assert(rule->max_delay_us == 250000 && rule->decision_timeout_us == 5000 && rule->buckets_max == 7);
-    cr_assert(match_keys_part(rule->keys, (struct slice){"t1:a", 4}, &part) && part.length == 2);
-    cr_assert_str_eq(rule->per_text, "user+key");
-    cr_assert_not_null(strstr(rule->member.description, "per=user+key"));
-    rule_free(rule);
-}
-
 /* ---- names of buckets ---- */
 
 /* Of IPv4 or IPv6; any other text is a Unix socket. */

@@ -283,36 +283,6 @@ Test(match_keys, of_requests)
     }
 }
 
-Test(match_keys, of_patterns)
-{
-    static const struct {
-        const char *globs, *prefix, *suffix;
-        bool may;
-    } cases[] = {
-        {"secret:*", "secret:user:", ":pin", true},
-        {"secret:*", "public:", "", false},
-        {"secret:*", "secrets:", "", false},
-        {"*:pin", "w_", ":pins", false},
-        {"secret", "sec", "rets", false},
-        {"secret", "x", "", false},
-        {"s[a\\]b]t", "sx", "u", false},
-        {"s?t\\*u", "s", "v", false},
-        {"\\secret:*", "public:", "", true},
-        {"a* b*", "c", "", false},
-        {"", "c", "", true},
-    };
-
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char problem[CONF_PROBLEM_MAX] = "";
-        struct match_keys *keys = match_keys_compile(cases[i].globs, problem);
-        cr_assert_not_null(keys, "%s", problem);
-        struct command_key_pattern pattern = {slice(cases[i].prefix), slice(cases[i].suffix)};
-        cr_expect_eq(match_keys_may_be(keys, &pattern), cases[i].may, "%s: %s*%s", cases[i].globs, cases[i].prefix,
-                     cases[i].suffix);
-        match_keys_free(keys);
-    }
-}
-
 /* Whatever glob and pattern are: if a key that the pattern becomes is the glob's, it was foreseen. */
 Test(match_keys, of_patterns_by_chance)
 {
@@ -487,16 +457,6 @@ Test(match_clients, by_address)
     };
 
     EXPECT_ROWS(rows, address_matches);
-}
-
-Test(match_clients, by_user_and_name)
-{
-    cr_assert(client_matches("user:batch", "1.1.1.1", "batch", ""));
-    cr_assert_not(client_matches("user:batch", "1.1.1.1", "batch2", "batch"));
-    cr_assert(client_matches("ip:9.9.9.9 name:job-*", "1.1.1.1", "default", "job-7"));
-    cr_assert(client_matches("ip:9.9.9.9, name:job-*", "1.1.1.1", "default", "job-7"));
-    cr_assert(client_matches("ip:9.9.9.9,name:job-*", "9.9.9.9", "default", ""));
-    cr_assert_not(client_matches("", "1.1.1.1", "default", ""));
 }
 
 Test(match_clients, that_are_none)

@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NOBODY 65534
 /* More than are looked at ahead of other processes' descriptors. */
 #define MANY 600
 
@@ -118,26 +117,6 @@ static enum peer_search find(struct peer_finder *finder, const struct peer *peer
     return search;
 }
 
-Test(peer_process, is_found_by_its_sockets)
-{
-    struct peer_finder *finder = peer_finder_new();
-    struct far far[] = {open_far(2, getuid()), open_far(2, getuid() == 0 ? NOBODY : getuid())};
-
-    for (size_t i = 0; i < 4; i++) {
-        const struct far *whose = &far[i % 2];
-        struct peer peer = peer_at(whose->near[i / 2]);
-        struct peer_process process = {0};
-        const char *why = "";
-        cr_expect_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%zu: %s", i, why);
-        cr_expect_eq(process.pid, whose->child, "%zu: %ld", i, (long)process.pid);
-        cr_expect_neq(process.started, (uint64_t)0);
-        cr_expect(peer_process_lives(&process));
-    }
-    close_far(&far[0]);
-    close_far(&far[1]);
-    peer_finder_free(finder);
-}
-
 /* A child with so many descriptors that a search does not get through them at once. */
 static pid_t open_crowd(void)
 {
@@ -187,24 +166,6 @@ Test(peer_process, is_found_when_one_before_it_ends_while_it_is_looked_at)
         close_far(&far);
         peer_finder_free(finder);
     }
-}
-
-Test(peer_process, of_a_unix_socket_is_told_by_the_kernel)
-{
-    struct peer_finder *finder = peer_finder_new();
-    struct peer_process process = {0};
-    const char *why;
-    int pair[2];
-
-    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    struct peer peer = peer_at(pair[0]);
-    cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_FOUND);
-    cr_expect_eq(process.pid, getpid());
-    peer.pid = 0;
-    cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_UNTOLD, "it is in another namespace");
-    close(pair[0]);
-    close(pair[1]);
-    peer_finder_free(finder);
 }
 
 static void gather(struct peer_finder *finder, const struct peer_process *process)

@@ -178,20 +178,3 @@ Test(proxy_header, faulty_binary)
     data[11] = 'x';
     assert_bad(data, 12, "something else");
 }
-
-Test(proxy_header, what_begins_as_one)
-{
-    char data[64];
-
-    binary(data, 0x21, 0x11, 12, 12);
-    cr_expect(proxy_header_begins(data, 12));
-    cr_expect_not(proxy_header_begins(data, 11));
-    cr_expect(proxy_header_begins("PROXY TCP4 1.2.3.4", 18));
-    cr_expect(proxy_header_begins("PROXY TCP6 ::1", 14));
-    cr_expect(proxy_header_begins("PROXY UNKNOWN\r\n", 15));
-    cr_expect_not(proxy_header_begins("PROXY", 5));
-    cr_expect_not(proxy_header_begins("PROXY a\r\n", 9));
-    cr_expect_not(proxy_header_begins("proxy TCP4 1.2.3.4", 18));
-    cr_expect_not(proxy_header_begins("\r\n\r\nPING\r\n\r\n\r\n", 14));
-    cr_expect_not(proxy_header_begins("", 0));
-}

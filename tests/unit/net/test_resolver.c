@@ -56,15 +56,6 @@ static struct finding find(const char *host)
     return finding;
 }
 
-Test(resolver, says_why_there_is_none)
-{
-    /* An empty label makes it no name at all, so that nobody is asked. */
-    struct finding finding = find("no..name");
-
-    cr_assert_eq(finding.targets.count, 0);
-    cr_assert_not_null(finding.targets.why);
-}
-
 Test(resolver, tells_nobody_who_has_cancelled)
 {
     struct finding cancelled = {0};
@@ -74,18 +65,6 @@ Test(resolver, tells_nobody_who_has_cancelled)
         (void)find("127.0.0.1");
     }
     cr_assert_eq(cancelled.calls, 0);
-}
-
-Test(resolver, a_numeric_address_needs_none)
-{
-    struct connection_targets targets;
-    char number[] = "::1", name[] = "localhost", path[] = "/run/redis.sock";
-
-    cr_assert(connection_resolve_numeric(&(struct conf_address){.host = number, .port = 1}, &targets));
-    cr_assert_eq(targets.items[0].address.ss_family, AF_INET6);
-    cr_assert(connection_resolve_numeric(&(struct conf_address){.path = path}, &targets));
-    cr_assert_eq(targets.items[0].address.ss_family, AF_UNIX);
-    cr_assert_not(connection_resolve_numeric(&(struct conf_address){.host = name, .port = 1}, &targets));
 }
 
 static struct connection_targets targets_of(size_t count, const char *const hosts[])

@@ -6,36 +6,6 @@
 
 TestSuite(chain, .init = open_chain, .fini = close_chain);
 
-Test(chain, only_those_that_want_a_command_are_asked)
-{
-    struct chain_record *record = NULL;
-
-    fakes[0].wants_gets_only = true;
-    fakes[2].wants_gets_only = true;
-    use_policies(fake_policies);
-    cr_assert(is_wanted(get()));
-    cr_assert(is_wanted(NULL));
-    cr_assert_eq(ask_of_unknown(&record), POLICY_PASS);
-    assert_calls("b?0");
-    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
-    assert_calls("b=101");
-}
-
-Test(chain, hooks_may_be_missing)
-{
-    static const struct policy *const list[] = {&fake_policy_a, &fake_bare, NULL};
-    struct chain_record *record = NULL;
-
-    use_policies(list);
-    cr_assert_eq(ask(&record), POLICY_PASS);
-    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
-    chain_client_closed(chain, &fake_client);
-    chain_tick(chain, 7);
-    chain_client(chain, &fake_client);
-    (void)chain_drain(chain, 0);
-    assert_calls("a?0 b?0 a=1 a!42 a~7 a^42 a-0");
-}
-
 Test(chain, is_drained_when_all_are_and_asks_all)
 {
     cr_assert_not(chain_drain(chain, 3));

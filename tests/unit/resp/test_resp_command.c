@@ -19,11 +19,6 @@ static enum resp_status feed(void *command, const char *bytes, size_t length, si
     return resp_command_feed(command, bytes, length, BULK_MAX, taken);
 }
 
-static enum resp_status feed_piece(struct resp_command *command, struct slice piece, size_t *taken)
-{
-    return feed_one_piece(feed, command, piece, taken);
-}
-
 static enum resp_status feed_cut(struct resp_command *command, struct slice bytes, size_t first, size_t further,
                                  size_t *total)
 {
@@ -87,46 +82,6 @@ static struct slice long_line(struct slice before, struct slice line, size_t lin
 
 /* ---- what is sound ---- */
 
-struct sound {
-    struct slice frame;
-    uint32_t arguments;
-    bool is_inline;
-};
-
-static const struct sound sound[] = {
-    {TEXT("*1\r\n$4\r\nPING\r\n"), 1, false},
-    {TEXT("*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"), 2, false},
-    {TEXT("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$0\r\n\r\n"), 3, false},
-    {TEXT("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$11\r\n\r\n$3\r\n\0*1\r\n\r\n"), 3, false},
-    {TEXT("*6\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$1\r\n1\r\n$2\r\n22\r\n$3\r\n333\r\n$1\r\n\r\r\n"), 6, false},
-    {TEXT("*1\r\n$0\r\n\r\n"), 1, false},
-    {TEXT("*0\r\n"), 0, false},
-    {TEXT("*-1\r\n"), 0, false},
-    {TEXT("*-9223372036854775808\r\n"), 0, false},
-    {TEXT("PING\r\n"), 1, true},
-    {TEXT("PING\n"), 1, true},
-    {TEXT("  SET key \"a b\" \r\n"), 1, true},
-    {TEXT("$3\r\n"), 1, true},
-    {TEXT("\"\"\n"), 1, true},
-    {TEXT("\n"), 0, true},
-    {TEXT("\r\n"), 0, true},
-    {TEXT(" \t\v\f\r \r\n"), 0, true},
-};
-#define SOUND_COUNT (sizeof(sound) / sizeof(sound[0]))
-
-Test(resp_command, takes_sound_frames)
-{
-    for (size_t i = 0; i < SOUND_COUNT; i++) {
-        struct resp_command whole = {0};
-
-        cr_assert_eq(feed_whole(&whole, sound[i].frame), RESP_DONE, "%s", sound[i].frame.data);
-        cr_assert_eq(whole.size, sound[i].frame.length, "size of %s", sound[i].frame.data);
-        cr_assert_eq(whole.argument_count, sound[i].arguments, "arguments of %s", sound[i].frame.data);
-        cr_assert_eq(resp_command_arguments_seen(&whole), sound[i].arguments, "seen of %s", sound[i].frame.data);
-        cr_assert_eq(resp_command_is_inline(&whole), sound[i].is_inline, "form of %s", sound[i].frame.data);
-    }
-}
-
 Test(resp_command, takes_a_bulk_as_long_as_allowed)
 {
     struct slice frame = TEXT("*1\r\n$10\r\n0123456789\r\n");
@@ -175,22 +130,6 @@ static void each_unsound(void (*judge)(const char *frame, enum resp_command_faul
     }
 }
 
-static void expect_fault(const char *frame, enum resp_command_fault fault)
-{
-    struct resp_command whole = {0};
-    size_t taken;
-
-    cr_assert_eq(feed_whole(&whole, slice_of(frame)), RESP_FAULT, "%s", frame);
-    cr_assert_eq(whole.fault, fault, "%s is fault %d", frame, (int)whole.fault);
-    cr_assert_eq(feed_piece(&whole, SLICE("*1\r\n$4\r\nPING\r\n"), &taken), RESP_FAULT, "a fault is for good");
-    cr_assert_eq(taken, 0, "and takes nothing");
-}
-
-Test(resp_command, refuses_unsound_frames)
-{
-    each_unsound(expect_fault);
-}
-
 Test(resp_command, refuses_lines_without_end)
 {
     static const size_t pieces[] = {1, 7, 4096, RESP_LINE_MAX, 2 * RESP_LINE_MAX};
@@ -226,16 +165,6 @@ Test(resp_command, takes_the_longest_inline_command)
     cr_assert_eq(feed_cut(&command, line, RESP_LINE_MAX, 1, &total), RESP_DONE, "LF by itself");
     cr_assert_eq(command.size, RESP_LINE_MAX + 1, "all of it");
     free(bytes);
-}
-
-Test(resp_command, an_unexpected_nul_does_not_end_the_text)
-{
-    struct resp_command command = {0};
-    char text[128];
-
-    cr_assert_eq(feed_whole(&command, SLICE("*1\r\n\0")), RESP_FAULT, "no '$'");
-    cr_assert_eq(resp_command_fault_text(&command, text, sizeof(text)), strlen(text), "length");
-    cr_assert_str_eq(text, "-ERR Protocol error: expected '$', got ' '\r\n", "%s", text);
 }
 
 /* ---- inline commands ---- */

@@ -9,8 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MEGABYTE ((size_t)1024 * 1024)
-
 /* Both sides, with contexts that trust each other. */
 struct both {
     struct tls_files files;
@@ -49,40 +47,6 @@ static void drop(struct both *both)
     tls_files_close(&both->files);
 }
 
-static void open_both(struct both *both)
-{
-    prepare(both);
-    cr_assert(connect_both(both, "localhost"), "%s / %s", tls_why(both->pair.client), tls_why(both->pair.server));
-}
-
-/* ---- bytes ---- */
-
-Test(tls, as_long_as_the_socket_has_not_taken_all_a_byte_counts_as_not_written)
-{
-    const int small = 4096;
-    struct both both;
-    char *data = calloc(1, MEGABYTE), *seen = malloc(MEGABYTE);
-
-    open_both(&both);
-    setsockopt(both.pair.fds[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-    ssize_t done = tls_write(both.pair.client, data, 100000);
-    cr_expect_eq(done, 99999);
-    cr_expect(tls_wants_write(both.pair.client));
-    cr_expect_eq(tls_write(both.pair.client, data, 1), TLS_AGAIN);
-    for (size_t got = 0; got < 100000;) {
-        ssize_t more = tls_read(both.pair.server, seen, MEGABYTE);
-        got += more > 0 ? (size_t)more : 0;
-        cr_assert(tls_flush(both.pair.client));
-    }
-    cr_expect_not(tls_wants_write(both.pair.client));
-    /* Done already: it is not sent again. */
-    cr_expect_eq(tls_write(both.pair.client, data, 1), 1);
-    cr_expect_eq(tls_read(both.pair.server, seen, MEGABYTE), TLS_AGAIN);
-    drop(&both);
-    free(data);
-    free(seen);
-}
-
 /* ---- handshakes ---- */
 
 #define NOT_VALID_FOR(host) "its certificate is not valid for " host ": "
@@ -112,33 +76,6 @@ Test(tls, a_certificate_that_is_not_good_is_refused_and_says_why)
         cr_expect_eq(tls_state(both.pair.server), TLS_FAILED);
         drop(&both);
     }
-}
-
-Test(tls, the_names_of_a_good_certificate_are_told)
-{
-    struct both both;
-
-    prepare(&both);
-    both.server_settings.ca = both.files.ca;
-    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_OPTIONAL;
-    struct tls_identity identity = tls_files_issue(
-        &both.files, "client.pem",
-        (struct tls_subject){.name = "batch",
-                             .name_length = -1,
-                             .alternative = "DNS:a.example,URI:spiffe://x/batch,email:b@x.example,IP:10.0.0.1,IP:::1"});
-    both.client_settings.certificate = identity.path;
-    cr_assert(connect_both(&both, "localhost"));
-    const struct tls_names *names = tls_names(both.pair.server);
-    cr_assert_not_null(names);
-    cr_expect_str_eq(names->common_name, "batch");
-    cr_expect_str_eq(names->issuer, "CN=Test CA");
-    cr_assert_eq(names->count, 5);
-    cr_expect_str_eq(names->alternatives[0], "dns:a.example");
-    cr_expect_str_eq(names->alternatives[1], "uri:spiffe://x/batch");
-    cr_expect_str_eq(names->alternatives[2], "email:b@x.example");
-    cr_expect_str_eq(names->alternatives[3], "ip:10.0.0.1");
-    cr_expect_str_eq(names->alternatives[4], "ip:::1");
-    drop(&both);
 }
 
 /* ---- contexts ---- */

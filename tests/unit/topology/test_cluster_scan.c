@@ -148,26 +148,6 @@ struct question {
     struct line line;
 };
 
-static void write_question(FILE *out, const void *context)
-{
-    const struct question *question = context;
-
-    cluster_scan_write_request(&question->cursor, (struct slice){question->line.frame, question->line.frame_length},
-                               out);
-}
-
-Test(cluster_scan, options_go_along)
-{
-    struct question question = {.cursor = {.slot = 5, .node = 123}};
-    struct line expected;
-
-    split(&question.line, "scan 2015237 MATCH a* COUNT 10");
-    split(&expected, "scan 123 MATCH a* COUNT 10");
-    char *text = text_of(write_question, &question);
-    cr_assert_str_eq(text, expected.frame);
-    free(text);
-}
-
 Test(cluster_scan, errors_go_through)
 {
     struct cluster_map *map = three_masters();

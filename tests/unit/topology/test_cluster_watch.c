@@ -330,9 +330,3 @@ Test(cluster_watch, addresses_that_will_not_do_are_not_asked)
     cr_assert_eq(world.nodes[0].asked, 0);
     cr_assert_not_null(strstr(cluster_watch_tell(world.watch)->why, "Headgate itself"));
 }
-
-struct counts {
-    size_t masters;
-    size_t replicas;
-    int64_t slots;
-};
