@@ -21,22 +21,6 @@ def test_a_burst_and_then_no_more(client):
     assert 5 * 3600 - 10 <= replies[5][4] <= 5 * 3600
 
 
-def test_quantities(client):
-    assert client("CL.THROTTLE", "q", 9, 1, 3600, 10)[:3] == [0, 10, 0]
-    assert client("CL.THROTTLE", "q", 9, 1, 3600, 0)[:3] == [0, 10, 0]
-    assert client("CL.THROTTLE", "q", 9, 1, 3600, 11)[:4] == [1, 10, 0, -1]
-    assert client("CL.THROTTLE", "peek", 9, 1, 3600, 0)[:3] == [0, 10, 10]
-    assert client("EXISTS", "q", "peek") == 1
-
-
-def test_foreign_keys(client):
-    client("RPUSH", "list", "a")
-    client("SET", "text", "a")
-    assert client("CL.THROTTLE", "list", 1, 1, 1).startswith(b"WRONGTYPE")
-    assert client("CL.THROTTLE", "text", 1, 1, 1).startswith(b"HEADGATE")
-    assert client("LRANGE", "list", 0, -1) == [b"a"]
-
-
 @pytest.mark.parametrize("name", ("delifeq", "delifequals"))
 def test_delifeq(client, name):
     """By its name in Valkey, and by that of articles."""
@@ -101,7 +85,6 @@ FAILING = """local redis = setmetatable({{acl_check_cmd = {}, pcall = function(n
 end}}, {{__index = redis}})
 """
 UNKNOWN = "ERR Unknown Redis command called from script", "ERR Unknown command", "@user_script: 9: Unknown Redis command"
-
 
 DENIED = "function() return false end", "ERR The user executing the script may not run this command"
 

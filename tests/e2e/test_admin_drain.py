@@ -12,14 +12,6 @@ def ask(headgate, *words):
         return admin(*words)
 
 
-def is_closed(client):
-    try:
-        client("PING")
-    except Closed:
-        return True
-    return False
-
-
 def takes_nobody(headgate):
     try:
         with headgate.connect() as client:
@@ -54,7 +46,8 @@ def test_the_process_stays(make, redis):
     busy.send(encode("SET", "k", "v")[:-4])
     await_age(headgate)
     assert ask(headgate, "DRAIN") == 1
-    assert all(is_closed(client) for client in idle)
+    for client in idle:
+        client.assert_closed()
     assert takes_nobody(headgate)
     assert ask(headgate, "DRAIN") == 1, "it can be asked again"
     before = int(stats(headgate)["uptime_in_seconds"])
@@ -74,7 +67,7 @@ def test_shutdown_after_drain_has_its_bound(make):
     assert ask(headgate, "DRAIN") == 1
     assert ask(headgate, "SHUTDOWN") == OK
     assert headgate.wait() == 0
-    assert is_closed(busy)
+    busy.assert_closed()
 
 
 def test_what_is_under_way_is_answered(make):

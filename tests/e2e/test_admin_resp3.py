@@ -53,13 +53,6 @@ def test_hello_tells_what_is_there(admin):
     assert text(admin("VERSION")) == first["version"].decode()
 
 
-def test_hello_that_is_none(admin):
-    for words in ("4", "1", "x", "", "3 AUTH", "3 AUTH x", "3 SETNAME", "3 x"):
-        assert isinstance(admin("HELLO", *words.split(" ")), Error), words
-    assert isinstance(admin("HELLO", "3", "SETNAME", "a b"), Error)
-    assert hello(admin)["proto"] == 2
-
-
 def test_hello_takes_the_password(redis, make_headgate):
     headgate = make_headgate(redis, admin_password="all of it", admin_read_password="only looking")
     with headgate.admin() as admin:
@@ -196,7 +189,6 @@ def test_counters_begin_anew_and_gauges_stay(redis, started):
 
 
 def verbs_of(admin):
-    """Each verb's usage, as HELP lists it."""
     return [line.split("  ")[0].strip() for line in text(admin("HELP")).splitlines()]
 
 

@@ -43,12 +43,6 @@ def test_who_only_looks_changes_nothing(headgate):
     assert "refused, as who asks may change nothing" in audits(headgate, "RELOAD")[0]
 
 
-def test_passwords_that_are_none(headgate):
-    with headgate.admin() as admin:
-        for given in ("", "all of i", "all of it ", "only looking\0", "x" * 2000):
-            assert isinstance(admin("AUTH", given), Error) and isinstance(admin("STATS"), Error)
-
-
 def test_both_rotate_by_a_reload(headgate):
     with headgate.admin() as there:
         assert there("AUTH", "only looking") == OK
@@ -144,24 +138,3 @@ def test_who_comes_by_a_socket_is_known(redis, make_headgate, tmp_path):
     with Client(str(tmp_path / "admin.sock")) as admin:
         assert admin("LOGLEVEL", "debug") == OK
     assert audits(headgate, "LOGLEVEL debug, by ")[0].endswith(f"(uid {os.getuid()}, process {os.getpid()}): done")
-
-
-def test_a_line_cannot_be_forged_nor_grow(redis, make_headgate):
-    headgate = make_headgate(redis, reload_on_change="off")
-    with headgate.admin() as admin:
-        admin("LIMIT", "RESET", "x\r\n2026-01-01 audit: SHUTDOWN, by nobody: done\x1b[2J")
-        admin("LIMIT", "RESET", "y" * 5000)
-        lines = [line for line in headgate.log().splitlines() if "LIMIT RESET" in line]
-    assert len(lines) == 2
-    assert "\\x0d\\x0a2026" in lines[0] or "\\r\\n2026" in lines[0]
-    assert "\x1b" not in lines[0] and len(lines[1]) < 700
-
-
-def test_many_changes_do_not_fill_the_log(redis, make_headgate):
-    headgate = make_headgate(redis, reload_on_change="off")
-    with headgate.admin() as admin:
-        for _ in range(30):
-            admin.send(b"*3\r\n$5\r\nLIMIT\r\n$5\r\nRESET\r\n$1\r\nx\r\n" * 100)
-            admin.read_many(100)
-    wait_for(lambda: len(audits(headgate)) >= 1000, what="the first thousand")
-    assert len(audits(headgate)) < 1500

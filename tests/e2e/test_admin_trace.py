@@ -136,11 +136,9 @@ def test_filters(make):
             assert one("CONFIG", "GET", "maxmemory")
 
     for words, expected in (
-        (("name=web",), ["set", "get", "config|get"]), (("name=web", "op=set"), ["set"]), (("op=config*",), ["config|get"] * 2),
         (("op=*|get", "name!=web"), ["config|get"]), (("addr=127.0.0.0/8", "bytes>1000"), ["set", "set"]),
-        (("addr=10.0.0.0/8", "FOR", "1"), []), (("verdict=refused", "FOR", "1"), []),
-        (("verdict=passed", "rbytes=5", "user=default", "db=0", "name=web"), ["set", "get"]),
-        (("redis>-1", "redis<100000000", "op=get"), ["get", "get"]), (("redis>100000000", "FOR", "1"), []),
+        (("addr=10.0.0.0/8", "FOR", "1"), []), (("verdict=passed", "rbytes=5", "user=default", "db=0", "name=web"), ["set", "get"]),
+        (("redis>-1", "redis<100000000", "op=get"), ["get", "get"]), (("redis>100000000", "verdict=refused", "FOR", "1"), []),
     ):
         # The first time shows what there is too much, the second one ends it.
         with traced(headgate, *words, count=2 * len(expected)) as lines:
@@ -150,9 +148,8 @@ def test_filters(make):
 
 
 NO_TRACES = [
-    *[("x",), ("FOR",), ("FOR", "0"), ("FOR", "301"), ("COUNT", "0"), ("COUNT",), ("SAMPLE",), ("SAMPLE", "0/1"), ("SAMPLE", "1/0")],
-    *[("SAMPLE", "0%"), ("SAMPLE", "101%"), ("SAMPLE", "x%"), ("SAMPLE", "."), ("SAMPLE", "1.1.1%"), ("SAMPLE", "nan%"), ("SAMPLE", "%")],
-    *[("nme=x",), ("redis=x",), ("op>x",), ("\r\n+OK\r\n=1",), ("op=get",) * 13, ("KEYS", "KEY"), ("SAMPLE", "1/99999999999")],
+    *[("x",), ("FOR",), ("FOR", "301"), ("COUNT", "0"), ("SAMPLE",), ("SAMPLE", "1/0"), ("SAMPLE", "101%"), ("SAMPLE", "nan%")],
+    *[("SAMPLE", "%"), ("redis=x",), ("\r\n+OK\r\n=1",), ("op=get",) * 13, ("KEYS", "KEY"), ("SAMPLE", "1/99999999999")],
 ]
 
 
@@ -215,17 +212,6 @@ def test_a_slow_reader_loses_lines(make):
     wait_for(lambda: traces(headgate) == 0, what="the end")
 
 
-def test_who_goes_away(make):
-    headgate = make("", threads=2)
-    client = headgate.connect()
-    admin = monitor(headgate, "FOR", "300")
-    assert traces(headgate) == 2
-    admin.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    admin.close()
-    wait_for(lambda: traces(headgate) == 0, what="the end, without a request")
-    assert client("PING") == PONG
-
-
 def has_ended(connection, pieces):
     """Takes what there is; whether that was all."""
     with contextlib.suppress(BlockingIOError):
@@ -234,8 +220,7 @@ def has_ended(connection, pieces):
 
 
 @pytest.mark.parametrize("question, family", [
-    ("TRACE FOR 2", socket.AF_UNIX), ("TRACE COUNT 100000 FOR 13", socket.AF_INET), ("TOP 2", socket.AF_INET),
-    ("MONITOR FOR 2", socket.AF_INET), ("MONITOR COUNT 1 FOR 300", socket.AF_UNIX),
+    ("TRACE COUNT 100000 FOR 13", socket.AF_INET), ("TOP 2", socket.AF_UNIX), ("MONITOR COUNT 1 FOR 300", socket.AF_UNIX),
 ])  # fmt: skip
 def test_who_sends_no_more_has_the_answer(make, tmp_path, question, family):
     """printf 'TRACE\r\n' | nc -N: the end of the input comes with the question."""
@@ -277,8 +262,7 @@ def test_a_reload_meanwhile(make):
     assert [line["rule"] for line in lines] == ["", "limit:few", "", "limit:none"]
 
 
-@pytest.mark.parametrize("end", ["SIGTERM", "NOW"])
-def test_the_process_ends_meanwhile(make, end):
+def test_the_process_ends_meanwhile(make):
     headgate = make("", threads=2)
     client = headgate.connect()
     assert client("PING") == PONG
@@ -289,10 +273,7 @@ def test_the_process_ends_meanwhile(make, end):
     wait_for(lambda: traces(headgate) == 4, what="the traces")
     client.send(encode("BLPOP", "q", "0"))
     wait_for(lambda: b"pending=1" in ask(headgate, "CLIENTS"), what="the request")
-    if end == "NOW":
-        assert ask(headgate, "SHUTDOWN", "NOW") == OK
-    else:
-        headgate.signal(signal.SIGTERM)
+    headgate.signal(signal.SIGTERM)
     assert headgate.wait() == 0
 
 
@@ -304,20 +285,21 @@ def test_beginning_and_ending_under_load(make):
     faults = []
 
     def work(number):
+        request, reply = encode("ECHO", f"mine-{number}") * 100, b"$6\r\nmine-%d\r\n" % number * 100
         with headgate.connect() as client:
             while not stop.is_set():
-                client.send(b"".join(encode("ECHO", f"{number}-{i}") + encode("INCR", "n") for i in range(50)))
-                replies = client.read_many(100)[::2]
-                if replies != [b"%d-%d" % (number, i) for i in range(50)]:
-                    faults.append(replies)
+                client.send(request + encode("INCR", "n"))
+                if (told := client.read_exactly(len(reply))) != reply:
+                    faults.append(told)
+                client.read()
 
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for worker in workers:
         worker.start()
-    for _ in range(6):
-        with traced(headgate, "SAMPLE", "1/3", workers=4, count=500) as lines:
+    for _ in range(2):
+        with traced(headgate, "SAMPLE", "1/3", workers=4, count=200) as lines:
             pass
-        assert len(lines) == 500
+        assert len(lines) == 200
         with headgate.admin() as admin:
             admin.request("MONITOR")
             assert admin.read() == OK
@@ -325,10 +307,8 @@ def test_beginning_and_ending_under_load(make):
             line = admin.read().decode() if line == "sampled=1" else line
             assert words_of(line)["op"] in ("echo", "incr")
         wait_for(lambda: traces(headgate) == 0, what="the end")
-    wait_for(lambda: "op=echo" in text(ask(headgate, "TOP", "1")), 60, "something to be seen")
     # They look away before they cost clients much, and each says so.
-    wait_for(lambda: " watched=" in text(ask(headgate, "TOP", "1")).splitlines()[0], 60, "a sample")
-    wait_for(lambda: " watched=" in text(ask(headgate, "TRACE", "FOR", "1", "COUNT", "100000")).splitlines()[-1], 60, "a sample")
+    wait_for(lambda: " watched=" in (told := text(ask(headgate, "TOP", "1"))).splitlines()[0] and "op=echo" in told, 60, "a sample")
     with monitor(headgate, "FOR", "300") as admin:
         while (line := admin.read()) != b"sampled=1":
             assert line.startswith(b"time=")
@@ -385,29 +365,6 @@ def test_the_busiest(make):
     assert int(put["in"]) > 10000 * (int(put["requests"]) - 1) > int(get["in"])
     assert float(get["redis"]) > 0 and float(get["per_second"]) > 0 and int(get["out"]) > 0
     assert {row["key"] for row in rows(answer, "key")} == {"hot", "cold"}
-
-
-def test_more_than_can_be_counted(make):
-    """What is asked for often is found among many others, in bounded memory."""
-    headgate = make("")
-    client = headgate.connect()
-    with headgate.admin() as admin:
-        admin.request("TOP", "3", "COUNT", "3")
-        answered = threading.Event()
-        answer = []
-
-        def read():
-            answer.append(text(admin.read()))
-            answered.set()
-
-        threading.Thread(target=read, daemon=True).start()
-        number = 0
-        while not answered.is_set():
-            client.send(b"".join(encode("GET", f"k{number + i}") + encode("GET", "hot") for i in range(100)))
-            client.read_many(200)
-            number += 100
-    keys = rows(answer[0], "key")
-    assert len(keys) == 3 and keys[0]["key"] == "hot"
 
 
 def test_what_is_no_top(make_shared):

@@ -46,19 +46,6 @@ def test_wrong_password(client):
     assert client("PING") == PONG
 
 
-def test_one_clients_password_lets_no_other_in(target):
-    insiders = [target.connect() for _ in range(5)]
-    for client in insiders:
-        assert client("AUTH", PASSWORD) == OK
-    outsiders = [target.connect() for _ in range(5)]
-    for turn in range(10):
-        for insider, outsider in zip(insiders, outsiders):
-            insider.request("SET", "k", turn)
-            outsider.request("GET", "k")
-            assert insider.read() == OK
-            assert outsider.read() == NOAUTH
-
-
 def test_hello_of_a_stranger(client):
     assert client("HELLO", 3) == Error(
         b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user>"

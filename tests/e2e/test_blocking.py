@@ -4,13 +4,12 @@ import signal
 
 import pytest
 
-from harness.resp import NIL_ARRAY, NULL, OK, Error, encode, wait_for
-from harness.servers import Redis, elapsed
+from harness.resp import NIL_ARRAY, OK, Error, encode, wait_for
+from harness.servers import Redis
 from harness.target import info
 
 # Longer than anybody waits for an answer here: who is held up by a command that blocks fails.
 LONG = 60
-
 
 STREAM_READERS = [
     (b"XREAD", b"BLOCK\0", 0, b"STREAMS", b"s", b"$"),
@@ -40,17 +39,6 @@ def test_however_a_reader_of_streams_is_spelt_it_blocks_nobody_else(target):
             assert other.pipeline([("GET", "k"), ("EVAL", "return 1", 0)]) == [b"%d" % turn, 1]
         assert others[0]("XADD", "s", "1-1", "f", "v") == b"1-1"
         assert waiting.read() == [[b"s", [[b"1-1", [b"f", b"v"]]]]], command
-
-
-def test_time_out(client):
-    assert elapsed(lambda: client("BLPOP", "k", "0.2")) >= 0.2
-    assert client("BLPOP", "k", "0.01") is NIL_ARRAY
-    assert client("BLMOVE", "a", "b", "LEFT", "LEFT", "0.01") is NIL_ARRAY
-    assert client("BZPOPMIN", "k", "0.01") is NIL_ARRAY
-    assert client("XREAD", "BLOCK", 10, "STREAMS", "k", "$") is NIL_ARRAY
-    assert client("BLMPOP", "0.01", 1, "k", "LEFT") is NIL_ARRAY
-    client("HELLO", 3)
-    assert client("BLPOP", "k", "0.01") is NULL
 
 
 WAKES = [
@@ -89,13 +77,6 @@ def test_commands_pipelined_behind_wait_for_it(target):
     assert other("GET", "n") == b"1"
     other("RPUSH", "k", "v")
     assert client.read_many(3) == [[b"k", b"v"], 2, b"2"]
-
-
-def test_blocking_commands_in_one_pipeline(client):
-    client("RPUSH", "k", *range(10))
-    client.send(b"".join(encode("BLPOP", "k", 0) + encode("ECHO", "between") for _ in range(10)))
-    for number in range(10):
-        assert client.read_many(2) == [[b"k", b"%d" % number], b"between"]
 
 
 def test_client_unblock(target):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from harness.admin import stats
-from harness.resp import NULL, OK, Error, Status, encode, wait_for
+from harness.resp import NULL, OK, Error, encode, wait_for
 from harness.rules import launch
 
 RENAMED = [
@@ -45,21 +45,12 @@ SPLITTERS = {
 }
 
 
-def test_redis_says_errors_in_several_lines(redis):
-    """That is what the tests behind it are about."""
-    for name in ("eval", "eval_engine", "eval_flags", "script_load", "function_load", "function_engine"):
-        with redis.connect() as direct:
-            direct.send(SPLITTERS[name]("+forged"))
-            assert isinstance(direct.read(), Error)
-            assert direct.read().startswith(b"forged"), name
-
-
 def test_an_error_of_several_lines_reaches_nobody_else(redis, make_headgate):
     headgate = make_headgate(redis, pool="shared")
     with headgate.connect() as victim, headgate.connect() as other:
         for name, splitter in SPLITTERS.items():
             forged = splitter("+forged") * 20
-            for attack in (forged, encode("MULTI") + forged + encode("EXEC")) * 5:
+            for attack in (forged, encode("MULTI") + forged + encode("EXEC")):
                 with headgate.connect() as attacker:
                     attacker.send(attack)
                     victim.send(encode("ECHO", "mine") * 20)
@@ -131,19 +122,6 @@ def test_names_that_redis_does_not_tell_of(make_redis, make_headgate, pool):
         assert direct("GET", "k") == b"v"
 
 
-def test_refused_replication_is_bytes_and_rules_hold(redis, make_headgate, pool):
-    headgate = launch(make_headgate, redis, pool, RULES)
-    for command in ("SYNC", "PSYNC"):
-        with headgate.connect() as client:
-            client.send(encode(command, "x") + encode("SET", "k", "v") + encode("GET", "k"))
-            replies = client.read_many(3)
-            assert isinstance(replies[0], Error) and b"wrong number of arguments" in replies[0]
-            assert replies[1:] == [OK, b"v"]
-            client.request("FLUSHALL")
-            client.assert_closed()
-        assert redis.connect()("GET", "k") == b"v"
-
-
 def test_rules_hold_for_a_replica(redis, make_headgate, pool):
     """What Redis sends is no longer RESP; what the replica sends is."""
     headgate = launch(make_headgate, redis, pool, "[deny:config]\ncommands = config\n")
@@ -211,13 +189,12 @@ def test_reply_on_after_a_silent_subscription(target):
     assert client.read_many(2) == [OK, b"a"]
 
 
-@pytest.mark.parametrize("options", ((), ("OPTIN",), ("BCAST",)))
-def test_tracking_leaves_no_trace_on_a_lane(redis, make_headgate, options):
+def test_tracking_leaves_no_trace_on_a_lane(redis, make_headgate):
     """Redis remembers by the connection what it has told, also after tracking has ended."""
     headgate = make_headgate(redis, pool="shared", exclusive_ready=0)
     with headgate.connect() as first:
         first("HELLO", 3)
-        assert first("CLIENT", "TRACKING", "on", *options) == OK
+        assert first("CLIENT", "TRACKING", "on") == OK
         first("GET", "private-key")
         assert first("CLIENT", "TRACKING", "off") == OK
         assert first("GET", "x") is NULL
@@ -253,7 +230,7 @@ def test_the_debugger_of_scripts_reaches_nobody(redis, make_headgate):
     replies, sent = debugger_meets_another(redis.connect, redis.connect, lambda victim: victim.read_until_quiet(2))
     assert replies == [OK, OK] and sent != MINE, "this Redis has no such fault"
     headgate = make_headgate(redis, pool="shared")
-    for _ in range(5):
+    for _ in range(2):
         replies, sent = debugger_meets_another(
             headgate.connect, headgate.connect, lambda victim: victim.read_up_to(MINE) + victim.read_until_quiet()
         )
@@ -300,14 +277,13 @@ FORGERIES = (
     ("plain", forged("{1,2,3,4,5,6}"), encode("HELLO", "2", "AUTH", "excepted", "wrong")),
     ("plain", forged("{ok='RESET'}") + RESET + forged("{ok='OK'}"), encode("AUTH", "excepted", "wrong")),
     *(("plain", ahead + split("+OK") + behind, encode("AUTH", "excepted", "wrong"))
-      for split in SPLITTERS.values()
-      for ahead, behind in ((b"", b""), (encode("MULTI"), encode("EXEC")), (encode("WATCH", "w"), b""))),
+      for split, ahead, behind in zip(SPLITTERS.values(), itertools.cycle((b"", encode("MULTI"), encode("WATCH", "w"))),
+                                      itertools.cycle((b"", encode("EXEC"), b"")))),
     *(("excepted", encode("EVAL", SHEBANG.format(line), 0), RESET) for line in ("-ERR unknown", "-NOPERM", "+RESET", "+OK")),
 )
 
 
-@pytest.mark.parametrize("pipelined", (True, False))
-@pytest.mark.parametrize("pool", ("shared", "session"))
+@pytest.mark.parametrize("pool, pipelined", (("shared", True), ("shared", False), ("session", True)))
 def test_the_answer_to_another_request_makes_nobody_another_user(redis, make_headgate, pool, pipelined):
     with redis.connect() as direct:
         for user in ("excepted -@dangerous", "mute -@dangerous -client|reply", "plain -client|reply -reset"):
@@ -341,18 +317,6 @@ def test_where_rules_ask_who_said_client_reply_stays_who_it_is(redis, make_headg
             client.read()
             client.request("GET", "x")
             client.assert_closed()
-
-
-def test_reset_ends_a_silence_that_redis_has_taken(target):
-    with target.connect() as client:
-        client.send(OFF + encode("SET", "x", "1") + encode("RESET") + encode("GET", "x"))
-        assert client.read_many(2) == [Status(b"RESET"), b"1"]
-        client.send(OFF + encode("SET", "x", "2") + ON + encode("GET", "x") + encode("RESET") + encode("GET", "x"))
-        assert client.read_many(4) == [OK, b"2", Status(b"RESET"), b"2"]
-        client.send(SKIP + encode("SET", "x", "3") + encode("RESET") + encode("GET", "x"))
-        assert client.read_many(2) == [Status(b"RESET"), b"3"]
-        client.send(SKIP + SKIP + OFF + SKIP + ON + encode("AUTH", "default", "any") + encode("GET", "x"))
-        assert client.read_many(3) == [OK, OK, b"3"]
 
 
 def test_a_client_whose_script_failed_may_become_another(redis, make_headgate, pool):
@@ -409,7 +373,7 @@ def test_a_lane_of_a_failed_script_is_used_again(redis, make_headgate, rights):
     assert stats(headgate)["lanes_lost_total"] == "0"
 
 
-@pytest.mark.parametrize("pool, version", (("shared", "2"), ("shared", "3"), ("session", "2")))
+@pytest.mark.parametrize("pool, version", (("shared", "3"), ("session", "2")))
 def test_subscribers_reset_behind_scripts(redis, make_headgate, pool, version):
     """They are not closed for it where there are rules, and every message reaches them."""
     headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\n")

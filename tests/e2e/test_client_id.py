@@ -135,14 +135,3 @@ def test_what_else_keeps_the_lane_keeps_the_id(redis, make_headgate, begins):
         assert client("MULTI") == OK
         assert client("EXEC") is NULL
         until_shared(headgate)
-
-
-def test_who_may_not_ask_keeps_nothing(redis, make_headgate):
-    with redis.connect() as direct:
-        direct("ACL", "SETUSER", "worker", "on", ">pw", "~*", "+@all", "-client|id", "-client|info")
-    headgate = make_headgate(redis, pool="shared")
-    client = headgate.connect()
-    assert client("AUTH", "worker", "pw") == OK
-    assert all(isinstance(client(*command), Error) for command in ASK)
-    assert client("GET", "k") is None
-    until_shared(headgate)

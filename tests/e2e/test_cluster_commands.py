@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.cluster import SLOTS, Cluster, slot_of, tag_of
+from harness.cluster import SLOTS, Cluster, tag_of
 from harness.resp import OK, PONG, QUEUED, Closed, Error, wait_for
 
 CROSSSLOT = Error(b"CROSSSLOT Keys in request don't hash to the same slot")
@@ -76,34 +76,6 @@ def test_scripts_and_functions_are_everywhere(client, empty):
     assert masters_say(empty, "FUNCTION", "LIST") == [[], [], []]
     assert client("FUNCTION", "DELETE", "lib") == Error(b"ERR Library not found")
     assert client("SCRIPT", "KILL") == Error(b"NOTBUSY No scripts in execution right now.")
-
-
-def test_settings_are_those_of_all_masters(client, empty):
-    assert client("CONFIG", "SET", "slowlog-log-slower-than", "0") == OK
-    assert masters_say(empty, "CONFIG", "GET", "slowlog-log-slower-than") == [[b"slowlog-log-slower-than", b"0"]] * 3
-    try:
-        fill(client, 30)
-        assert client("SLOWLOG", "LEN") >= 30
-        assert len(client("SLOWLOG", "GET", "4")) == 12, "four of each"
-    finally:
-        assert client("CONFIG", "SET", "slowlog-log-slower-than", "10000") == OK
-    assert client("SLOWLOG", "RESET") == OK
-    assert client("SLOWLOG", "LEN") == 0
-    error = client("CONFIG", "SET", "maxmemory", "much")
-    assert isinstance(error, Error) and b"maxmemory" in error
-    assert client("CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
-
-
-def test_what_any_node_can_say(client):
-    assert client("PING") == PONG
-    assert client("ECHO", "x") == b"x"
-    assert len(client("TIME")) == 2
-    assert b"cluster_enabled:1" in client("INFO", "cluster")
-    assert client("SELECT", "0") == OK
-    assert client("SELECT", "1") == Error(b"ERR SELECT is not allowed in cluster mode")
-    assert client("SWAPDB", "0", "1") == Error(b"ERR SWAPDB is not allowed in cluster mode")
-    assert client("COMMAND", "COUNT") > 100
-    assert client("PUBLISH", "nobody", "x") == 0
 
 
 REFUSED = [
@@ -190,27 +162,6 @@ def test_a_client_sees_its_own_effects_in_order(empty, make_headgate, pool):
         commands += [("MGET", "b", "a"), ("DEL", "a", "b"), ("EXISTS", "a"), ("DBSIZE",)]
         expected += [OK, OK, b"%d" % (number + 1), [b"%d" % number, b"%d" % (number + 1)], 2, 0, 0]
     assert client.pipeline(commands) == expected
-
-
-def test_parts_follow_slots_that_move(empty, make_headgate):
-    client = connect(empty, make_headgate, cross_slot="split")
-    keys = [f"key:{number}" for number in range(60)]
-    assert client("MSET", *[word for key in keys for word in (key, key)]) == OK
-    values = [key.encode() for key in keys]
-    source = empty.masters[0]
-    slots = sorted({slot_of(key) for key in keys} & empty.slots_of(source))
-    try:
-        for slot in slots:
-            empty.begin_migration(slot, empty.masters[1])
-            assert client("MGET", *keys) == values, "the slot is being moved"
-            empty.move_keys(slot, source, empty.masters[1])
-            assert client("MGET", *keys) == values, "its keys have gone ahead"
-            empty.end_migration(slot, empty.masters[1])
-            assert client("MGET", *keys) == values, "it has moved"
-        assert client("DEL", *keys) == len(keys)
-    finally:
-        empty.reshard(slots, source)
-        empty.await_agreement()
 
 
 def test_headgate_is_the_one_node(empty, make_headgate):

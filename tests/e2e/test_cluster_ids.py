@@ -167,39 +167,6 @@ def test_who_is_none_of_the_cluster_is_not_met(fake, make_headgate, pool, word):
     met.close()
 
 
-@pytest.mark.parametrize("stranger", (other_cluster, lone_redis))
-def test_another_server_at_the_first_address_of_all(cluster, make_headgate, start, pool, stranger):
-    """Before it is known which nodes there are, Headgate is connected to it: not for longer."""
-    kept, _, lost = cluster.masters
-    lost.kill()
-    other = start(stranger, lost.port)
-    if stranger is other_cluster:
-        # It cannot say what is where in the cluster that is meant.
-        other.tell("ACL", "SETUSER", "default", "-cluster|slots", "-cluster|shards", "-cluster|nodes")
-    headgate = make_headgate(f"cluster://{lost.url},{kept.url}", pool=pool, upstream_wait="5s", tls=False)
-    wait_for(lambda: is_found(headgate, lost.port), 60, "a stranger that is noticed")
-    with headgate.connect() as client:
-        for _ in range(20):
-            assert client("PUBLISH", "news", "hello") == 0
-    assert port_of(headgate) != lost.port
-    with other.connect() as look:
-        assert b"cmdstat_publish" not in look("INFO", "commandstats")
-
-
-def is_found(headgate, port):
-    """Who asks meanwhile may be closed with the stranger."""
-    try:
-        return port_of(headgate) != port and strangers(headgate) > 0
-    except Closed:
-        return False
-
-
-def port_of(headgate):
-    """Of the server that answers what needs no certain node."""
-    with headgate.connect() as client:
-        return int(client("INFO", "server").split(b"tcp_port:")[1].split()[0])
-
-
 def test_a_node_that_loads_its_data_is_asked_again(fake, make_headgate):
     """Meanwhile it does not say who it is, and by then may be another one."""
     other = FakeRedis()

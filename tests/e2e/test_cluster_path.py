@@ -44,13 +44,6 @@ def pipeline(client, commands):
     return [client.read() for _ in commands]
 
 
-def test_a_pipeline_over_all_nodes_is_answered_in_order(cluster, client):
-    keys = [f"key:{number}" for number in range(3000)]
-    assert pipeline(client, [("SET", key, key) for key in keys]) == [OK] * len(keys)
-    assert pipeline(client, [("GET", key) for key in keys]) == [key.encode() for key in keys]
-    assert sum(node.ask("DBSIZE") for node in cluster.current_masters()) == len(keys)
-
-
 def test_a_node_that_hangs_holds_back_no_replies_of_others(cluster, client):
     """What answers requests ahead of its own is put off for a moment only."""
     (first, [one]), (hung, [two]), (_, [three]) = cluster.keys_at(1).items()
@@ -64,16 +57,6 @@ def test_a_node_that_hangs_holds_back_no_replies_of_others(cluster, client):
         hung.resume()
     assert [client.read(), client.read()] == [two.encode(), three.encode()]
     assert first.ask("EXISTS", one) == 1
-
-
-def test_answers_of_headgate_and_of_all_nodes_keep_their_order(client):
-    commands = [command for number in range(200)
-                for command in (("SET", f"k{number}", number), ("MGET", f"k{number}", "other"), ("INCR", f"k{number}"))]
-    replies = pipeline(client, commands)
-    for number in range(200):
-        assert replies[3 * number] == OK
-        assert text(replies[3 * number + 1]) == CROSS_SLOT
-        assert replies[3 * number + 2] == number + 1
 
 
 def test_commands_that_headgate_adds_go_to_their_keys(cluster, client, headgate):
@@ -104,26 +87,6 @@ def test_nodes_that_send_a_request_to_each_other(cluster, client, headgate):
     with headgate.admin() as admin:
         lanes = admin("LANES").decode().splitlines()
         assert len([line for line in lanes if "state=ready" in line]) >= 3, "those to all nodes are shown"
-
-
-def test_keys_of_a_slot_on_its_way_are_found_on_both_sides(cluster, client):
-    slot = 400
-    tag = tag_of(slot)
-    keys = [f"{{{tag}}}{number}" for number in range(10)]
-    assert pipeline(client, [("SET", key, key) for key in keys]) == [OK] * len(keys)
-    target = next(node for node in cluster.current_masters() if node is not cluster.owner(slot))
-    source = cluster.begin_migration(slot, target)
-    assert cluster.move_keys(slot, source, target, 5) == 5
-    try:
-        assert pipeline(client, [("GET", key) for key in keys]) == [key.encode() for key in keys]
-        assert pipeline(client, [("APPEND", key, "+") for key in keys]) == [len(key) + 1 for key in keys]
-        assert client("SET", f"{{{tag}}}new", 1) == OK
-        while cluster.move_keys(slot, source, target):
-            pass
-    finally:
-        cluster.end_migration(slot, target)
-    assert pipeline(client, [("GET", key) for key in keys]) == [f"{key}+".encode() for key in keys]
-    assert target.ask("GET", f"{{{tag}}}new") == b"1"
 
 
 def test_requests_of_a_slot_on_its_way_keep_their_order(cluster, client, headgate):
@@ -169,14 +132,6 @@ def test_a_transaction_over_two_nodes_is_refused_and_spoiled(cluster, client):
     assert text(replies[2]) == CROSS_SLOT
     assert text(replies[3]).startswith("EXECABORT")
     assert replies[4] is None
-
-
-def test_transactions_at_several_nodes_follow_each_other_in_a_pipeline(cluster, client):
-    keys = [keys[0] for keys in cluster.keys_at(1).values()] * 3
-    said = [command for key in keys for command in (("MULTI",), ("SET", key, key), ("GET", key), ("EXEC",))]
-    wanted = [reply for key in keys for reply in (OK, b"QUEUED", b"QUEUED", [OK, key.encode()])]
-    for _ in range(5):
-        assert pipeline(client, said) == wanted
 
 
 def test_what_has_no_key_does_not_decide_where_a_transaction_is(cluster, client):
@@ -262,15 +217,6 @@ def test_scripts_follow_their_slot(cluster, client):
     assert target.ask("GET", key) == b"6"
 
 
-def test_a_script_that_answers_in_two_lines_reaches_nobody_else(cluster, client, headgate):
-    other = headgate.connect()
-    for _ in range(20):
-        client.request("SCRIPT", "LOAD", "#!lua \"x\r\n+somebody else's\r\n\"")
-        assert pipeline(other, [("SET", f"k{number}", number) for number in range(20)]) == [OK] * 20
-        assert pipeline(other, [("GET", f"k{number}") for number in range(20)]) == [str(n).encode() for n in range(20)]
-        assert isinstance(client.read(), Error)
-
-
 class Counting:
     """Clients whose every request is checked: each key's counter is seen to grow by one with every INCR of its only
     client. A client that is closed goes on with a new connection, from what the key says then: one more at most."""
@@ -295,7 +241,6 @@ class Counting:
         assert not self.failures, self.failures[0]
 
     def await_rounds(self, more):
-        """So many more of each client."""
         wanted = [count + more for count in self.rounds]
         wait_for(
             lambda: self.failures or all(count >= least for count, least in zip(self.rounds, wanted)), 60, "further rounds"
@@ -336,20 +281,3 @@ class Counting:
             assert count == seen[key] + 1, (key, seen[key], count, value)
             seen[key] = count
             assert isinstance(value, Error) or value == str(count).encode(), (key, count, value)
-
-
-def test_no_count_is_lost_or_doubled_while_slots_move(cluster, make_headgate, pool):
-    headgate = make_headgate(cluster.url(), pool=pool, threads=4)
-    slots = range(3000, 3012)
-
-    def keys_of(number):
-        return [f"{{{tag_of(slot)}}}{pool}:{number}" for slot in slots]
-
-    with Counting(headgate.connect, 6, keys_of) as counting:
-        for moves in range(30):
-            slot = slots[moves % len(slots)]
-            nodes = cluster.current_masters()
-            cluster.move_slot(slot, nodes[(nodes.index(cluster.owner(slot)) + 1) % len(nodes)])
-        counting.await_rounds(2)
-    for node in cluster.current_masters():
-        assert node.cluster_info()["cluster_slots_assigned"] == str(SLOTS)

@@ -74,15 +74,8 @@ def test_a_subscriber_outlives_its_node(cluster, make_headgate, pool, threads, e
     assert moved.ask("PUBSUB", "NUMSUB", "gone")[1] == 0
     assert moved.ask("PUBSUB", "NUMSUB", "weather")[1] == 1 and moved.ask("PUBSUB", "NUMPAT") == 1
     assert int(stats(headgate)["subscribers_moved_total"]) >= 1
-    # Its state is what it was: it may go on with its subscriptions, and end them.
-    while len(message := subscribe(client, "SUBSCRIBE", "more")[0]) and message[0] == b"message":
-        message = client.read()
-        break
-    if resp == 2:
-        client.request("PING")
-        while (reply := client.read())[0] == b"message" or reply[0] == b"subscribe":
-            pass
-        assert reply == [b"pong", b""]
+    # Its state is what it was: it may go on with its subscriptions.
+    client.request("SUBSCRIBE", "more")
     wait_for(lambda: node_of(cluster, "more", lost).ask("PUBSUB", "NUMSUB", "more")[1] == 1, 30, "the further one")
 
 

@@ -1,7 +1,6 @@
 """Redirects as a node writes them that the test plays: in pieces, behind other replies, and to where nobody is."""
 
 import socket
-import time
 
 import pytest
 
@@ -44,21 +43,6 @@ def test_a_request_is_not_sent_behind_one_that_was_executed(fake, headgate, redi
     next_of(fake, b"SET").reply(b"+OK\r\n")
     assert [client.read() for _ in range(3)] == [Error(moved), OK, OK]
     assert redis.connect()("GET", "a") is None
-
-
-def test_a_pipeline_that_is_sent_to_several_nodes(fake, make_headgate, make_redis, pool):
-    """Over connections of the client's own, too: it has one at a time, and what is under way there comes first."""
-    nodes = [make_redis(), make_redis()]
-    tell_of(fake, *[node.port for node in nodes])
-    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="30s", pool=pool)
-    client = headgate.connect()
-    keys = ["a", "b"] * 8
-    client.send(b"".join(encode("INCR", key) for key in keys))
-    for key in keys:
-        node = nodes[key == "b"]
-        next_of(fake, b"INCR").reply(f"-MOVED {slot_of(key)} {node.host}:{node.port}\r\n".encode())
-    assert [client.read() for _ in keys] == [number // 2 + 1 for number in range(16)]
-    assert [node.connect()("MGET", "a", "b") for node in nodes] == [[b"8", None], [None, b"8"]]
 
 
 def test_what_follows_a_transaction_that_was_refused_is_followed(fake, make_headgate, redis, pool):

@@ -34,29 +34,6 @@ def test_all_nodes_can_be_reached_after(cluster, headgate):
                 assert client.pipeline([("MULTI",), ("SET", keys_of(cluster)[1], 1), ("EXEC",)])[2] == [OK]
 
 
-def test_a_transaction_at_any_node_right_after(cluster, headgate):
-    """Nothing that comes between has left the connection."""
-    for command in ("CLIENT ID", "CLIENT INFO", "WAIT 0 0"):
-        with headgate.connect() as client:
-            for key in keys_of(cluster) * 2:
-                assert not isinstance(client(*command.split()), Error)
-                replies = client.pipeline([("MULTI",), ("PING",), ("SET", key, "v"), ("EXEC",)])
-                assert replies == [OK, b"QUEUED", b"QUEUED", [b"PONG", OK]]
-
-
-def test_an_id_is_told_to_nobody_else(cluster, headgate):
-    """The connection that has it is closed when it is left."""
-    told = set()
-    for number in range(30):
-        with headgate.connect() as client:
-            for key in keys_of(cluster)[number % 2 :]:
-                node_id = client("CLIENT", "ID"), client("CLIENT", "INFO").split(b"laddr=")[1].split()[0]
-                assert node_id not in told
-                told.add(node_id)
-                assert client("SET", key, "v") == OK
-                break
-
-
 def test_a_watch_that_is_sent_elsewhere_ends_with_unwatch(cluster, headgate):
     """UNWATCH behind it in the pipeline comes behind it: the client is held nowhere."""
     # They are nowhere yet, so that a node that gives their slot away answers ASK.

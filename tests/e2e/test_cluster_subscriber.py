@@ -1,6 +1,5 @@
 """A subscriber of RESP3 before a cluster goes on using keys of all slots, and has shard channels at several nodes."""
 
-import contextlib
 import threading
 
 import pytest
@@ -188,29 +187,6 @@ def test_who_does_not_read_is_bounded(cluster, make_headgate):
         pushes.append(client.read())
     assert [int(push[2].split(b"x")[0]) for push in pushes] == list(range(1000)) * 3
     assert publisher("PING") == b"PONG"
-
-
-def test_subscribers_that_leave_at_any_time(cluster, make_headgate, pool):
-    headgate = make_headgate(cluster.url(), pool=pool, threads=2)
-    channels = one_at_each(cluster)
-    masters = cluster.current_masters()
-    for turn in range(10):
-        clients = [connect(headgate) for _ in range(10)]
-        for number, client in enumerate(clients):
-            for channel in channels:
-                client.request("SSUBSCRIBE", channel, f"{{{channel}}}{number}")
-            client.request("SUBSCRIBE", "news")
-            client.request("GET", "key")
-        for client in clients[turn:]:
-            client.read()
-        cluster.move_slot(slot_of(channels[0]), masters[turn % 2 ^ 1])
-        cluster.await_agreement()
-        for client in clients:
-            with contextlib.suppress(OSError):
-                client.close()
-    other = connect(headgate)
-    wait_for(lambda: other("PUBLISH", "news", "x") == 0, what="an end of all subscriptions")
-    assert other("PING") == b"PONG"
 
 
 def test_a_subscription_that_comes_back_ends_no_other_wait(fake, make_headgate):

@@ -16,7 +16,6 @@ def cluster():
 
 
 def serves(headgate, slots=16384):
-    """Every master takes a write."""
     with headgate.connect() as client:
         step = slots // 3
         keys = [key_in(range(first, first + step)) for first in range(0, slots - step + 1, step)]
@@ -49,11 +48,6 @@ def test_it_starts_before_the_cluster_does(make_headgate):
             wait_for(lambda: client("SET", "key", "v") == OK, 60, "a cluster that serves")
     finally:
         node.discard()
-
-
-def test_a_redis_that_is_no_cluster(redis, make_headgate):
-    headgate = make_headgate(f"cluster://{redis.url}", upstream_wait="200ms")
-    headgate.await_log('the node answers "ERR This instance has cluster support disabled"')
 
 
 NAMED = ("--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname")
@@ -104,16 +98,6 @@ def test_a_password(make_headgate):
         assert "sesame" not in headgate.log()
         wrong = make_headgate(cluster.url("cluster", password="wrong"), upstream_wait="200ms")
         wrong.await_log('it answers AUTH by "WRONGPASS')
-
-
-def test_seeds_of_two_clusters(make_headgate):
-    """Most nodes are of one: that is the one; the other is spoken of, and is never sent anything."""
-    with Cluster(masters=2, replicas=0) as one, Cluster(masters=1, replicas=0) as other:
-        headgate = make_headgate(f"{other.url('cluster')},{','.join(node.url for node in one.nodes)}")
-        headgate.await_log("has 2 nodes")
-        with headgate.connect() as client:
-            assert [client("SET", f"key:{number}", "v") for number in range(20)] == [OK] * 20
-        assert other.masters[0].ask("DBSIZE") == 0
 
 
 def test_tls(make_headgate):

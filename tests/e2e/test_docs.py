@@ -108,7 +108,6 @@ def test_files_that_are_named_exist():
 
 @pytest.fixture(scope="module")
 def code():
-    """All sources, without the comments of C."""
     return re.sub(r"/\*.*?\*/", "", "\n".join(path.read_text() for path in SOURCES), flags=re.DOTALL)
 
 

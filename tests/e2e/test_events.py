@@ -8,7 +8,7 @@ import pytest
 
 from harness.admin import stats, text
 from harness.leases import LEASE_MS, await_keys, rule, take
-from harness.resp import OK, QUEUED, Closed, Error, wait_for
+from harness.resp import OK, Closed, Error, wait_for
 from harness.rules import launch
 
 ON = "[latency]\nenabled = on\nflush = 1s\n[counters]\nenabled = on\n[events]\nenabled = on\n"
@@ -77,30 +77,6 @@ def test_every_refusal_is_told_once(redis, make_headgate, pool):
     assert total(headgate, "refusals", "1") == sum(expected.values())
 
 
-def test_what_is_no_refusal(redis, make_headgate, pool):
-    """Held and then admitted, observed, refused by Redis, or answered for a command that Redis lacks."""
-    rules = "[limit:slowly]\ncommands = set\nalgorithm = funnel\ncapacity = 1\nleak = 100/1s\naction = delay\nmax_delay = 60s\n"
-    rules += "[limit:watched]\ncommands = get\nlimit = 1\nwindow = 1h\naction = observe\n"
-    rules += "[deny:watched]\ncommands = del\naction = observe\n[deny:last]\ncommands = flushall\n"
-    headgate = launch(make_headgate, redis, pool, ON + rules)
-    client = headgate.connect()
-    assert client.pipeline([("SET", "k", "v")] * 5) == [OK] * 5
-    client.pipeline([("GET", "k")] * 5)
-    assert client("DEL", "k") == 1
-    assert isinstance(client("INCR", "a", "b"), Error)
-    assert client("SET", "k", "v") == OK
-    assert client("DELIFEQ", "k", "other") == 0
-    assert isinstance(client("DELIFEQ", "k"), Error)
-    assert client("CL.THROTTLE", "t", 0, 1, 60)[0] == 0
-    assert client("CL.THROTTLE", "t", 0, 1, 60)[0] == 1
-    assert client("MULTI") == OK
-    assert client("SET", "k", "v") == QUEUED
-    assert isinstance(client("FLUSHALL"), Error)
-    assert isinstance(client("EXEC"), Error)
-    await_events(headgate, redis, "refusals", "info", {"deny:last flushall": 1})
-    assert int(stats(headgate, "limit")["limit_delayed_total"]) > 0
-
-
 @pytest.mark.threads
 def test_leases_taken_and_lost(redis, make_headgate, pool):
     headgate = launch(make_headgate, redis, pool, ON + rule("locks", ttl=f"{LEASE_MS}ms"), threads=2)
@@ -150,21 +126,3 @@ def test_redis_killed_and_back(redis, make_headgate, pool):
     assert requests >= 2
     wait_for(lambda: total(headgate, "lost_requests") == requests, 30, "requests to be counted")
     wait_for(lambda: sum(common(headgate, redis, "lost_requests", "error").values()) == requests, 30, "all of them")
-
-
-def test_clients_that_end_are_no_loss(redis, make_headgate, pool):
-    headgate = launch(make_headgate, redis, pool, ON + "[deny:all]\ncommands = flushall\n")
-    client, other, last = [headgate.connect() for _ in range(3)]
-    assert client("MULTI") == OK
-    client.close()
-    assert other("WATCH", "k") == OK
-    assert other("QUIT") == OK
-    other.request("SUBSCRIBE", "channel")
-    other.close()
-    last.request("BLPOP", "nothing", 0.1)
-    last.shutdown_write()
-    last.read_to_end()
-    again = headgate.connect()
-    again("FLUSHALL")
-    await_events(headgate, redis, "refusals", "info", {"deny:all flushall": 1})
-    assert asked(headgate, "COUNTER", "upstream_losses", LONGEST) == []

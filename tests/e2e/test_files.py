@@ -1,6 +1,5 @@
 """Files of the configuration that change: read again by themselves, as they settle, and only when they are sound."""
 
-import os
 import signal
 import time
 
@@ -96,35 +95,6 @@ def test_a_file_that_vanishes_changes_nothing(redis, make_headgate, secret):
         await_reload(headgate, 1)
     with headgate.admin() as admin:
         assert admin("AUTH", "two") == OK
-
-
-def test_an_ini_file_that_is_no_file_is_not_waited_for(redis, make_headgate):
-    headgate = make_headgate(redis, max_clients=100)
-    text = headgate.config_path.read_text().replace("max_clients = 100", "max_clients = 99")
-    headgate.config_path.unlink()
-    os.mkfifo(headgate.config_path)
-    wait_for(lambda: failures(headgate) == 1, what="the complaint", seconds=30)
-    time.sleep(LATER)
-    assert failures(headgate) == 1, "it is said once"
-    put(headgate.config_path, text)
-    await_reload(headgate, 1)
-
-
-def test_a_storm_of_changes_is_weathered(redis, make_headgate):
-    headgate = make_headgate(redis, max_clients=100)
-    client = headgate.connect()
-    until = time.monotonic() + 8
-    count = 0
-    while time.monotonic() < until:
-        count += 1
-        headgate.write_config(max_clients=100 + count)
-        time.sleep(0.01)
-        if count % 20 == 0:
-            assert client("SET", "k", count) == OK
-    headgate.write_config(max_clients=77)
-    wait_for(lambda: "max_clients = 77" in config(headgate), what="the last one", seconds=30)
-    assert count > 50
-    assert reloads(headgate) + failures(headgate) <= 6, "however often they are written"
 
 
 def test_a_signal_while_the_last_one_is_still_worked_on(redis, make_headgate):

@@ -46,16 +46,15 @@ class Place:
 
     def await_gone(self):
         """No client, no lane of a client's own, nobody blocked."""
-        self.await_blocked(0)
-        if not self.headgate:
-            return
 
         def counts():
             now = stats(self.headgate)
             return int(now["clients_connected"]), int(now["lanes_exclusive"]) - int(now["lanes_pooled"])
 
-        wait_for(lambda: counts() == (0, 0), PATIENCE, what="all clients to be gone")
-        assert int(stats(self.headgate)["clients_exclusive"]) == 0
+        self.await_blocked(0)
+        if self.headgate:
+            wait_for(lambda: counts() == (0, 0), PATIENCE, what="all clients to be gone")
+            assert int(stats(self.headgate)["clients_exclusive"]) == 0
 
     def assert_nothing_is_popped(self):
         assert self.observer("RPUSH", "q", "precious") == 1
@@ -80,8 +79,7 @@ VANISH = ("close", "reset", "shutdown_write")
 
 PIPELINES = {
     "reset": BLPOP + encode("RESET"), "reset-and-more": BLPOP + encode("RESET") + MUCH,
-    "name": BLPOP + encode("CLIENT", "SETNAME", "me") + PING, "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH,
-    "select-and-more": PING + BLPOP + encode("SELECT", 1) + MUCH, "quit": BLPOP + encode("QUIT"),
+    "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH, "quit": BLPOP + encode("QUIT"),
     "quit-and-more": BLPOP + encode("QUIT") + MUCH, "much": BLPOP + MUCH, "two": BLPOP + BLPOP + encode("RESET") + PING,
     "stream": encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$") + encode("RESET") + MUCH,
     "wait": encode("SET", "k", 1) + encode("WAIT", 1, 0) + encode("RESET") + MUCH,
@@ -97,16 +95,13 @@ PIPELINES = {
 def test_behind_a_command_that_blocks(place, vanish):
     for name, pipeline in PIPELINES.items():
         print(name)
-        clients = [place.connect() for _ in range(3)]
-        for client in clients:
-            client.send(pipeline)
-        place.await_blocked(len(clients))
-        for client in clients:
-            getattr(client, vanish)()
+        client = place.connect()
+        client.send(pipeline)
+        place.await_blocked(1)
+        getattr(client, vanish)()
         place.await_gone()
         place.assert_nothing_is_popped()
-        for client in clients:
-            client.close()
+        client.close()
 
 
 def test_every_reply_comes_after_the_end_of_the_input(place):
@@ -165,15 +160,15 @@ def test_behind_wait_all_is_carried_out(place):
 
 def test_much_behind_a_request_whose_answer_was_not_seen(place):
     """Redis takes its time, and the end of the input comes long before it has taken all."""
-    count = encode("EVAL", "for i = 1, 3000 do end redis.call('INCR', 'n')", 0, "x" * 2000)
+    count = encode("EVAL", "for i = 1, 1000 do end redis.call('INCR', 'n')", 0, "x" * 6000)
     for turn, unseen in enumerate((encode("NOSUCH"), encode("BLPOP", "none", "0.01"))):
         with place.connect() as client:
             client.send(encode("CLIENT", "REPLY", "SKIP") + unseen + PING)
             assert client.read() == PONG
-            client.send(encode("CLIENT", "REPLY", "OFF") + count * 10_000)
+            client.send(encode("CLIENT", "REPLY", "OFF") + count * 3_000)
             client.shutdown_write()
             assert client.read_to_end() == b""
-        assert place.observer("GET", "n") == b"%d" % (10_000 * (turn + 1))
+        assert place.observer("GET", "n") == b"%d" % (3_000 * (turn + 1))
 
 
 @pytest.mark.parametrize("vanish, much", [("close", MUCH), ("reset", b""), ("shutdown_write", MUCH)], ids=VANISH)
@@ -209,10 +204,8 @@ def test_while_redis_hangs(behind):
     behind.redis.signal(signal.SIGSTOP)
     for client, pipeline in zip(clients, pipelines):
         client.socket.settimeout(0.5)
-        try:
+        with contextlib.suppress(TimeoutError):
             client.send(pipeline)
-        except TimeoutError:
-            pass
     time.sleep(0.3)
     for client in clients:
         client.reset()
@@ -243,21 +236,6 @@ def test_while_redis_is_away(behind):
         assert client("PING") == PONG
     behind.await_gone()
     behind.assert_nothing_is_popped()
-
-
-def test_while_redis_is_away_nothing_is_kept_for_who_was_reset(behind):
-    behind.reload(upstream_wait="60s")
-    behind.redis.kill()
-    await_outage(behind.headgate)
-    client, other = behind.connect(), behind.connect()
-    client.send(encode("INCR", "n"))
-    other.send(encode("GET", "n"))
-    with behind.headgate.admin() as admin:
-        wait_for(lambda: admin("CLIENTS").count(b"pending=1 ") == 2, what="both to wait")
-    client.reset()
-    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "1", PATIENCE, what="it to be gone")
-    behind.redis.start()
-    assert other.read() is None
 
 
 def test_while_redis_is_away_who_waits_is_told(behind):
@@ -308,32 +286,24 @@ def live(place, client, dice):
     words = dice.choices(WORDS, k=dice.randint(1, 12)) + [BLPOP] * dice.choice([0, 0, 1])
     dice.shuffle(words)
     data = b"".join(words)
-    try:
-        if dice.random() < 0.3:
-            client.send(data[: dice.randrange(len(data)) + 1])
-        else:
-            client.send(data)
+    with contextlib.suppress(OSError, Closed):
+        client.send(data[: dice.randrange(len(data)) + 1] if dice.random() < 0.3 else data)
         if dice.random() < 0.3:
             client.read()
-    except (OSError, Closed, TimeoutError):
-        pass
-    vanish = dice.choice(VANISH)
-    try:
-        getattr(client, vanish)()
-    except OSError:
-        pass  # it was closed from the other side, as after QUIT
+    with contextlib.suppress(OSError):  # it was closed from the other side, as after QUIT
+        getattr(client, dice.choice(VANISH))()
     return client
 
 
 @pytest.mark.threads
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_pipelines_that_end_somewhere(redis, make_headgate, pool, open_directory, seed):
     """Of clients by TCP and by a Unix socket, with one worker and with several."""
     dice = random.Random(seed)
     path = f"{open_directory}/h.sock"
-    place = Place(pool, redis, make_headgate, listen=f"unix:{path}", threads=1 + 3 * (seed % 2))
-    for _ in range(6):
-        clients = [live(place, Client(path) if number % 2 else place.connect(), dice) for number in range(25)]
+    place = Place(pool, redis, make_headgate, listen=f"unix:{path}", threads=1 + 3 * seed)
+    for _ in range(4):
+        clients = [live(place, Client(path) if number % 2 else place.connect(), dice) for number in range(16)]
         place.await_gone()
         place.observer("DEL", "q", "moved")
         place.assert_nothing_is_popped()

@@ -7,19 +7,18 @@ import signal
 import socket
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 from harness.admin import send_and_await, stats
 from harness.http import ask, samples, stats_json
 from harness.latency import SPIN
-from harness.resp import PONG, encode, wait_for
+from harness.resp import OK, PONG, Error, encode, wait_for
 from harness.rules import check_file
 from harness.servers import BINARY, REPOSITORY, Headgate, free_port
 from harness.several import Several
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 MEASURED = "[latency]\nenabled = on\nslowlog_threshold = 10ms\nbiglog_reply = 10kb\n[events]\nenabled = on\n"
-
 
 RULES = "[limit:few]\nlimit = 2\nwindow = 5m\nkeys = counted\nper = name\n[lease:locks]\nkeys = lock:*\n"
 
@@ -65,27 +64,6 @@ def test_metrics_has_every_counter(started, redis):
     assert shown["headgate_clients_accepted_total"] == stats(headgate)["clients_accepted_total"]
 
 
-def test_durations_by_operation(started, redis):
-    headgate = started(redis, MEASURED, threads=4)
-    for _ in range(8):
-        with headgate.connect() as client:
-            for _ in range(10):
-                client("GET", "k")
-            client("LPUSH", "k")
-    series = 'headgate_request_duration_seconds_{}{{operation="get"{}}}'
-
-    def counted():
-        shown = samples(ask(headgate, "/metrics").text)
-        return shown if shown.get(series.format("count", "")) == "80" else None
-
-    shown = wait_for(counted, what="80 requests to be counted")
-    within = [int(value) for name, value in shown.items() if name.startswith(series.format("bucket", "")[:-1])]
-    assert within == sorted(within) and within[-1] == 80 and len(within) > 15
-    assert shown[series.format("bucket", ',le="1e-05"')].isdigit()
-    assert float(shown[series.format("sum", "")]) > 0
-    assert shown['headgate_operation_errors_total{operation="lpush"}'] == "8"
-
-
 def test_operations_with_series_of_their_own_are_bounded(started, redis):
     """Names that clients choose cannot make series without end; what is beyond is told together."""
     headgate = started(redis, "[latency]\nenabled = on\nby = name\nmax_interfaces = 2000\n")
@@ -103,34 +81,6 @@ def test_operations_with_series_of_their_own_are_bounded(started, redis):
     assert len(counts) <= 257
     assert counts['headgate_request_duration_seconds_count{operation="other"}'] > 100
     assert len(stats_json(headgate)["operations"]) <= 2000
-
-
-def test_stats_json_is_bounded(started, redis):
-    headgate = started(redis, threads=2)
-    clients = [headgate.connect() for _ in range(150)]
-    for client in clients:
-        assert client("PING") == PONG
-    shown = wait_for(
-        lambda: (lambda seen: seen if seen["clients"]["count"] == 150 else None)(stats_json(headgate)),
-        what="all clients to be told of",
-    )
-    assert len(shown["clients"]["rows"]) == 50
-    assert len({row["id"] for row in shown["clients"]["rows"]}) == 50
-
-
-def test_what_clients_choose_is_escaped(started, redis):
-    headgate = started(redis, MEASURED)
-    nasty = b"</script><img src=x onerror=alert(1)>\"\\\x00\x1b\xff\n"
-    with headgate.connect() as client:
-        client("SET", nasty, b"v" * 20000)
-        client("GET", nasty)
-        client("CLIENT", "SETNAME", "<b>&name")
-        wait_for(lambda: stats_json(headgate)["big"], what="the large request")
-        answer = ask(headgate, "/stats.json")
-        assert b"<" not in answer.body and b"\x1b" not in answer.body and answer.body.isascii()
-        shown = answer.json()
-        assert any(row["name"] == "<b>&name" for row in shown["clients"]["rows"])
-        assert any("onerror" in entry["command"] for entry in shown["big"])
 
 
 def test_page_is_one_document_without_outside_resources(started, redis):
@@ -373,3 +323,42 @@ def test_alerts_join_what_servers_have_with_what_the_process_has(make_several):
             mixed += 1
             assert "ignoring (server)" in alert, alert
     assert mixed > 0
+
+
+LIMITS = "[limit:writes]\ncommands = set\nkeys = k*\nper = user\nlimit = 3\nwindow = 1h\n"
+LIMITS += "[limit:watched]\ncommands = get\nper = user\nlimit = 1\nwindow = 1h\naction = observe\n"
+
+
+def shown(headgate, **options):
+    return samples(ask(headgate, "/metrics", **options).text)
+
+
+def rules_of(headgate):
+    return {(rule.pop("policy"), rule.pop("rule")): rule for rule in stats_json(headgate)["rules"]}
+
+
+def test_limits(started, redis):
+    headgate = started(redis, LIMITS, threads=3)
+    clients = [headgate.connect() for _ in range(3)]
+    for number in range(5):
+        reply = clients[number % 3]("SET", "k", "v")
+        assert reply == OK if number < 3 else isinstance(reply, Error)
+    for client in clients:
+        client("GET", "k")
+        client("GET", "k")
+    values = shown(headgate)
+    assert values['headgate_limit_rule_admitted_total{rule="writes"}'] == "3"
+    assert values['headgate_limit_rule_refused_total{rule="writes"}'] == "2"
+    assert values['headgate_limit_rule_delayed_total{rule="writes"}'] == "0"
+    assert values['headgate_limit_rule_tracked{rule="writes"}'] == "1"
+    assert values['headgate_limit_rule_refused_total{rule="watched"}'] == "0"
+    assert values['headgate_limit_rule_observed_total{rule="watched"}'] == "5"
+    told = rules_of(headgate)
+    assert told["limit", "writes"] == {"admitted": 3, "refused": 2, "delayed": 0, "observed": 0, "tracked": 1}
+    # A rule that is gone has no series, and one that stays goes on.
+    headgate.write_rules(LIMITS.split("[limit:watched]")[0])
+    with headgate.admin() as admin:
+        admin("RELOAD")
+    wait_for(lambda: not any('rule="watched"' in series for series in shown(headgate)), what="the rule to be gone")
+    assert isinstance(clients[0]("SET", "k", "v"), Error)
+    wait_for(lambda: shown(headgate)['headgate_limit_rule_refused_total{rule="writes"}'] == "3", what="the count")

@@ -11,7 +11,7 @@ import pytest
 from harness.admin import stats, text
 from harness.resp import OK, PONG, QUEUED, Client, Closed, Error, wait_for
 from harness.rules import check_file, launch, reload
-from harness.servers import free_port, run_headgate
+from harness.servers import free_port
 
 WRONGPASS = b"WRONGPASS"
 DENIED = Error(b"DENIED headgate: this client may not connect here (options allow and refuse)")
@@ -24,7 +24,6 @@ def identity(name, *options):
 
 
 def clients_of(headgate):
-    """What CLIENTS says, by id."""
     with headgate.admin() as admin:
         lines = text(admin("CLIENTS")).splitlines()
     found = [dict(field.split("=", 1) for field in line.split() if "=" in field) for line in lines]
@@ -110,20 +109,6 @@ def test_a_limit_counts_per_identity(redis, pool, make_headgate, tmp_path):
             assert isinstance(client("GET", "k"), Error) == (count == 3)
 
 
-def test_authenticating_anew_moves_to_another_bucket_in_order(redis, make):
-    """In one pipeline: each request is counted for who the client is to Redis then."""
-    add_user(redis, "a", "secret")
-    rules = identity("a", "user = a") + "[limit:l]\ncommands = get\nper = identity\nlimit = 2\nwindow = 10m\n"
-    headgate = make(rules)
-    client = headgate.connect()
-    requests = [("GET", "k")] * 3 + [("AUTH", "a", "secret")] + [("GET", "k")] * 3
-    requests += [("RESET",), ("GET", "k"), ("AUTH", "a", "secret"), ("GET", "k")]
-    answers = client.pipeline(requests)
-    assert [isinstance(answer, Error) for answer in answers] == [
-        False, False, True, False, False, False, True, False, True, False, True,
-    ]  # fmt: skip
-
-
 # ---- credentials ----
 
 
@@ -176,16 +161,6 @@ def test_it_may_authenticate_as_somebody_else(locked, make_headgate, pool):
     does_everything(client, b"app")
 
 
-def test_reset_and_then_a_transaction(locked, make_headgate, pool):
-    """Behind RESET the connection to Redis knows nobody: the client is its identity's user all the same."""
-    headgate = launch(make_headgate, locked, pool, with_credentials(password="app-secret"))
-    client = headgate.connect()
-    client("RESET")
-    assert client.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)]) == [OK, QUEUED, [b"app"]]
-    answers = client.pipeline([("RESET",), ("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])
-    assert answers[1:] == [OK, QUEUED, [b"app"]]
-
-
 def test_a_wrong_password_is_told_once_and_not_shown(locked, make_headgate, pool):
     rules = with_credentials(password="not-it")
     headgate = launch(make_headgate, locked, pool, rules, upstream_wait="200ms")
@@ -205,18 +180,6 @@ def test_a_wrong_password_is_told_once_and_not_shown(locked, make_headgate, pool
             return other("SET", "k", 1) == OK
 
     wait_for(works, what="the password to be taken")
-
-
-def test_who_authenticates_needs_no_password_of_its_identity(locked, make_headgate, pool):
-    rules = with_credentials(password="not-it")
-    headgate = launch(make_headgate, locked, pool, rules, upstream_wait="200ms")
-    client = headgate.connect()
-    assert isinstance(client("GET", "k"), Error)
-    headgate.options["upstream_wait"] = "20s"
-    reload(headgate, rules)
-    with Client(headgate.address) as other:
-        assert other("AUTH", "other", "other-secret") == OK
-        does_everything(other, b"other")
 
 
 def test_the_others_do_not_notice_a_wrong_password(locked, make_headgate, pool, tmp_path):
@@ -252,30 +215,6 @@ def test_clients_of_another_identity_after_a_reload(locked, make_headgate, pool)
         assert newcomer("ACL", "WHOAMI") == b"other"
 
 
-def test_who_has_a_connection_of_another_user_until_redis_ends_it(locked, make_headgate, pool):
-    """A reload closes nobody. Who is not to go on as the old user is ended where users are: in Redis."""
-    headgate = launch(make_headgate, locked, pool, with_credentials(password="app-secret"))
-    listener, blocked, buyer = (headgate.connect() for _ in range(3))
-    assert listener("SUBSCRIBE", "c")[0] == b"subscribe"
-    blocked.request("BLPOP", "queue", 0)
-    assert buyer.pipeline([("MULTI",), ("ACL", "WHOAMI")])[0] == OK
-    wait_for(lambda: b"blocked_clients:1" in locked.root("INFO", "clients"), what="BLPOP to wait")
-    with Client(headgate.address) as other:
-        reload(headgate, with_credentials(user="other", password="other-secret"), other)
-        wait_for(lambda: Client(headgate.address)("ACL", "WHOAMI") == b"other", what="the other user")
-    locked.root("PUBLISH", "c", "m")
-    assert listener.read() == [b"message", b"c", b"m"]
-    assert buyer("EXEC") == [b"app"]
-    locked.root("RPUSH", "queue", "x")
-    assert blocked.read() == [b"queue", b"x"]
-    locked.root("CLIENT", "KILL", "USER", "app")
-    with pytest.raises((Closed, OSError)):
-        listener.read()
-    with Client(headgate.address) as again:
-        assert again("ACL", "WHOAMI") == b"other"
-        assert again.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])[2] == [b"other"]
-
-
 # ---- who is let in ----
 
 
@@ -293,10 +232,8 @@ def first_words(address):
 
 
 LISTS = (
-    ("", "", True), ("all", "", True), ("ip:127.0.0.1", "", True), ("ip:10.0.0.0/8, ip:127.0.0.0/8", "", True),
-    ("ip:10.0.0.0/8", "", False), ("unix", "", False), ("identity:here", "", True), ("identity:h*", "", True),
-    ("identity:far", "", False), ("", "all", False), ("", "ip:127.0.0.1", False), ("", "ip:10.0.0.0/8", True),
-    ("", "identity:here", False), ("", "identity:far", True), ("", "unix", True), ("ip:127.0.0.0/8", "ip:127.0.0.1", False),
+    ("", "", True), ("ip:10.0.0.0/8, ip:127.0.0.0/8", "", True), ("unix", "", False), ("identity:h*", "", True),
+    ("identity:far", "", False), ("", "ip:10.0.0.0/8", True), ("", "unix", True), ("ip:127.0.0.0/8", "ip:127.0.0.1", False),
     ("all", "identity:*", False),
 )
 
@@ -314,10 +251,10 @@ def test_who_is_let_in(redis, make_headgate):
 
 def test_the_refused_are_counted_and_the_log_is_bounded(redis, make_headgate):
     headgate = launch(make_headgate, redis, "shared", "", refuse="all", threads=4)
-    for _ in range(200):
+    for _ in range(120):
         assert first_words(headgate.address) == DENIED
     counted = stats(headgate)
-    assert int(counted["clients_denied_total"]) >= 200
+    assert int(counted["clients_denied_total"]) >= 120
     assert counted["clients_connected"] == "0"
     lines = [line for line in headgate.log().splitlines() if "refused client 127.0.0.1" in line]
     assert lines and len(lines) < 100
@@ -345,9 +282,7 @@ def test_each_listener_has_lists_of_its_own(redis, make_headgate, tmp_path):
     assert first_words(("127.0.0.1", other)) == DENIED
     assert first_words(str(third)) == PONG
     headgate.write_config(refuse="all")
-    headgate.write_rules(rules.replace("10.0.0.0", "127.0.0.0").replace("= identity:me", "= ip:0.0.0.0/0"))
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+    reload(headgate, rules.replace("10.0.0.0", "127.0.0.0").replace("= identity:me", "= ip:0.0.0.0/0"))
     wait_for(lambda: first_words(headgate.address) == DENIED, what="the reload")
     assert first_words(("127.0.0.1", other)) == PONG
     assert first_words(str(third)) == DENIED
@@ -432,10 +367,3 @@ def test_faulty_lists(tmp_path):
     for options, words in LIST_FAULTS:
         result = check_file(tmp_path, options + ["[identity:late]", "user = u"], section="headgate")
         assert result.returncode == 1 and words in result.stderr, result.stderr
-
-
-def test_the_password_is_not_printed(tmp_path):
-    path = tmp_path / "h.ini"
-    path.write_text(with_credentials(password="hunter2"))
-    result = run_headgate("-T", "-c", str(path))
-    assert "[identity:here]" in result.stdout and "hunter2" not in result.stdout

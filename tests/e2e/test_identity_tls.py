@@ -45,11 +45,8 @@ def has_identity(headgate, client, name):
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 
-
 WORDS = (
-    ("cn:app", True), ("cn:a*", True), ("cn:ap", False), ("san:dns:APP.example", True), ("san:uri:spiffe://here/*", True),
-    ("san:spiffe://here/app", True), ("san:dns:*.other", False), ("issuer:*Headgate?test?issuer*", True),
-    ("cn:app issuer:*other*", False), ("cn:app issuer:*test?issuer*", True),
+    ("cn:a*", True), ("san:dns:APP.example", True), ("san:uri:spiffe://here/*", True), ("cn:app issuer:*other*", False),
 )
 
 
@@ -62,13 +59,6 @@ def test_a_certificate(make):
                 assert has_identity(headgate, client, "me" if fits else ""), words
 
 
-def test_who_shows_none_is_nobody(make):
-    headgate = make(identity("some", "certificate = cn:*") + identity("any", "certificate = issuer:*"))
-    for version in VERSIONS:
-        with connect(headgate, version=version) as client:
-            assert has_identity(headgate, client, "")
-
-
 def test_the_same_name_by_another_authority(make):
     """Both are trusted: the name alone does not say which."""
     headgate = make(identity("ours", "certificate = cn:app issuer:*test?issuer*") + identity("app", "certificate = cn:app"))
@@ -76,12 +66,6 @@ def test_the_same_name_by_another_authority(make):
         assert has_identity(headgate, client, "ours")
     with connect(headgate, certificates().other_client) as client:
         assert has_identity(headgate, client, "app")
-
-
-def test_a_nul_in_the_name(make):
-    headgate = make(identity("app", "certificate = cn:app*"))
-    with connect(headgate, certificates().client_nul) as client:
-        assert has_identity(headgate, client, "")
 
 
 def test_its_own_user_from_the_first_request_on(make, redis, pool):
@@ -141,8 +125,3 @@ def test_an_address_is_refused_without_a_handshake(make):
     assert first_words(headgate, certificates().client) is None
     found = stats(headgate)
     assert found["clients_denied_total"] >= "1" and found["tls_handshakes_total"] == "0"
-
-
-def test_an_address_that_is_refused_may_not_show_a_certificate(make):
-    headgate = make(identity("app", "certificate = cn:app"), allow="identity:app", refuse="ip:127.0.0.0/8")
-    assert first_words(headgate, certificates().client) is None

@@ -4,9 +4,8 @@ from harness.admin import stats
 from harness.global_limits import KEYS, key_of
 from harness.latency import ask, await_report, counter, interfaces, on_record
 from harness.limits import admitted
-from harness.resp import OK, Error, wait_for
+from harness.resp import OK, wait_for
 from harness.rules import launch
-from harness.servers import run_headgate
 
 LATENCY = "[latency]\nenabled = on\nflush = 1s\nslowlog_threshold = 1us\n"
 LIMITS = {"slots": "limit = 2\nwindow = 1h\n", "funnel": "algorithm = funnel\ncapacity = 2\nleak = 1/h\n"}
@@ -62,21 +61,6 @@ def test_the_names_of_the_recipes(redis, make_headgate):
     assert on_record(redis, "statistics_incr")["count"] == 4 * len(LIMITS)
 
 
-def test_limits_of_another_prefix_are_apart(redis, make_headgate):
-    first = launch(make_headgate, redis, "shared", rules())
-    second = launch(make_headgate, redis, "shared", rules(limits="prefix = {other}:\n"))
-    third = launch(make_headgate, redis, "shared", rules())
-    for kind in LIMITS:
-        assert admitted([first.connect()("INCR", kind) for _ in range(3)], kind) == 2
-        assert admitted([second.connect()("INCR", kind) for _ in range(3)], kind) == 2
-        assert admitted([third.connect()("INCR", kind) for _ in range(3)], kind) == 0
-    assert "{other}:hist:slots:slots:all" in written(redis)
-    with second.admin() as admin:
-        assert not isinstance(admin("LIMIT", "RESET", "slots"), Error)
-    wait_for(lambda: "{other}:hist:slots:slots:all" not in written(redis), what="the state to be deleted")
-    assert key_of("slots", name="slots") in written(redis)
-
-
 def test_clients_may_read_and_not_write_them_by_the_rule_that_the_page_names(redis, make_headgate):
     rule = "[deny:headgate]\nkeys = headgate:* {headgate}*\ncommands = @write\n"
     headgate = launch(make_headgate, redis, "shared", LATENCY + rule)
@@ -88,12 +72,3 @@ def test_clients_may_read_and_not_write_them_by_the_rule_that_the_page_names(red
     for command in (("DEL", name), ("ZADD", name, 1, "sum"), ("RENAME", "x", name), ("ZUNIONSTORE", name, 1, "x")):
         assert client(*command).startswith(b"DENIED headgate"), command
     assert client("ZUNIONSTORE", "mine", 1, "x") == 0
-
-
-def test_prefixes_that_cannot_be(tmp_path):
-    path = tmp_path / "headgate.ini"
-    limit = "limit = 1\nwindow = 1s\nprefix = a b\n"
-    for text in (f"[limit:a]\n{limit}", "[latency]\nprefix =\n", "[events]\nprefix = a\xe4\n"):
-        path.write_text(text)
-        result = run_headgate("-t", "-c", path)
-        assert result.returncode == 1 and "prefix =" in result.stderr, result.stderr

@@ -266,26 +266,6 @@ def test_what_passes_touches_no_secret(oracle, redis, make_headgate, pool, seed)
     assert needless < refused / 20
 
 
-def test_patterns_of_sort(oracle, redis, make_headgate, pool):
-    """A pattern counts as a key if it may become one, and not if it reads none."""
-    headgate = launch(make_headgate, redis, pool, RULE)
-    client = headgate.connect()
-    oracle.fill()
-
-    def is_refused(*options):
-        replies = [client(command, "public:list", "ALPHA", *options) for command in ("SORT", "SORT_RO")]
-        told = {isinstance(reply, Error) and reply.startswith(REFUSAL) for reply in replies}
-        assert len(told) == 1, (options, replies)
-        return told.pop()
-
-    for pattern in ("secret:*", "secret:*->f", "*", "s*", "*:string", "secret:user-*->", "*->secret:*"):
-        assert is_refused("GET", pattern) and is_refused("BY", pattern), pattern
-        assert is_refused("by", "nosort", "get\0x", pattern + "\0->f"), pattern
-        assert is_refused("GET", "#", "BY", "nosort", "GET", "public:*", "LIMIT", "0", "1", "GET", pattern), pattern
-    for pattern in ("#", "secret:string", "secret:", "public:*", "public:*->secret:*", "secrets:*", "secret\0:*"):
-        assert not is_refused("GET", pattern) and not is_refused("BY", pattern), pattern
-
-
 def test_patterns_in_long_requests(oracle, redis, make_headgate, pool):
     """They are judged by all that they say."""
     headgate = launch(make_headgate, redis, pool, RULE)
@@ -311,29 +291,6 @@ def test_commands_that_are_not_known(fake, make_headgate):
         for request in (("MOD.GET", "secret:a"), ("MOD.GET", "a", "secret:a"), ("mod.set", "a", "b", "secret:")):
             assert client(*request) == Error(REFUSAL + b"this command is not allowed on such a key")
         assert client("MOD.GET", "a", "b") == OK
-
-
-def test_a_throttle_is_on_its_key(redis, make_headgate, pool):
-    """CL.THROTTLE, which Headgate has in place of the server."""
-    rules = RULE + "[deny:throttle]\ncommands = cl.throttle\nkeys = other:*\n[limit:each]\nkeys = t:*\nper = key\n"
-    headgate = launch(make_headgate, redis, pool, rules + "limit = 2\nwindow = 1h\n")
-    with headgate.connect() as client:
-        assert client("CL.THROTTLE", "secret:a", 5, 1, 60).startswith(REFUSAL)
-        assert client("CL.THROTTLE", "other:a", 5, 1, 60).startswith(b"DENIED throttle: ")
-        assert [isinstance(client("CL.THROTTLE", "t:1", 9, 1, 60), Error) for _ in range(3)] == [False, False, True]
-        assert not isinstance(client("CL.THROTTLE", "t:2", 9, 1, 60), Error)
-
-
-def test_limits_count_patterns(redis, make_headgate, pool):
-    """A limit on keys counts a request that may read such keys, but has no name of one to count them apart by."""
-    limits = "limit = 2\nwindow = 1h\n"
-    rules = "[limit:all]\nkeys = secret:*\nper = all\n" + limits + "[limit:each]\nkeys = public:{*}\nper = key\n" + limits
-    headgate = launch(make_headgate, redis, pool, rules)
-    with headgate.connect() as client:
-        for _ in range(3):
-            assert client("SORT", "l", "GET", "public:*") == []
-        replies = [client("SORT", "l", "GET", "secret:*") for _ in range(3)]
-        assert replies[:2] == [[], []] and replies[2].startswith(b"RATELIMITED all: ")
 
 
 def test_what_the_manual_says_of_other_commands(redis, make_headgate):

@@ -7,23 +7,17 @@ import time
 import pytest
 
 from harness.leases import (
-    LEASE_MS, LONG, Monitor, assert_kept, assert_untouched, await_counter, await_gone, await_keys, await_lease, counter,
-    counters, keys_of, lease_of, losses, remaining, rule, say, score_of, take,
+    LEASE_MS, assert_untouched, await_gone, await_keys, await_lease, counter, counters, lease_of, losses, remaining, rule,
+    say, score_of, take,
 )
 from harness.resp import OK, Error, wait_for
-from harness.rules import launch
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
 
-
 # What somebody does behind Headgate's back, and what the lock or permit is lost for.
 LOCKS = {
-    "DEL KEY": "gone",
-    "RENAME KEY other:renamed": "gone",
-    "SET KEY other PX 60000": "taken",
-    "PERSIST KEY": "persisted",
-    "PEXPIRE KEY 20000": "shortened",
-    "DEL KEY; RPUSH KEY t": "type",
+    "DEL KEY": "gone", "RENAME KEY other:renamed": "gone", "SET KEY other PX 60000": "taken", "PERSIST KEY": "persisted",
+    "PEXPIRE KEY 20000": "shortened", "DEL KEY; RPUSH KEY t": "type",
 }
 PERMITS = {"ZREMRANGEBYSCORE KEY -inf +inf": "gone", "ZADD KEY 1 other; ZREM KEY id": "taken", "DEL KEY; SET KEY id": "type"}
 SAID = {"taken": "taken by another", "persisted": "made persistent", "type": "of another type"}
@@ -57,67 +51,7 @@ def test_what_others_do_is_a_loss(make, redis, monitor):
     assert "lock:untouched" not in log
 
 
-def test_losses_do_not_fill_the_log(make_shared, redis):
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(300)]
-    assert client.pipeline([("SET", key, "t", "NX", "PX", LEASE_MS) for key in keys]) == [OK] * 300
-    redis.connect()("FLUSHALL")
-    await_keys(headgate, [])
-    assert losses(headgate) == {"gone": 300}
-    assert 1 <= headgate.log().count("lock lost (gone)") <= 100
-
-
 # ---- Redis ----
-
-
-@pytest.mark.parametrize(("pool", "pause"), [("session", 0), ("shared", LONG)], ids=["session", "after a lease"])
-def test_redis_comes_back_empty(redis, make_headgate, pool, pause):
-    """Every lock is lost, none is brought back, and each is asked for a few times at most."""
-    headgate = launch(make_headgate, redis, pool, rule())
-    client = headgate.connect()
-    keys = [f"lock:{number}" for number in range(100)]
-    assert client.pipeline([("SET", key, "t", "NX", "PX", 800 if pause else LEASE_MS) for key in keys]) == [OK] * len(keys)
-    keeper = headgate.connect()
-    redis.kill()
-    time.sleep(pause)
-    redis.start()
-    monitor = Monitor(redis)
-    await_keys(headgate, [])
-    if pause:
-        assert sum(losses(headgate).values()) == 100, counters(headgate)
-        assert set(losses(headgate)) <= {"gone", "unreachable"}
-    else:
-        # Where each client has a connection of its own, it is closed, and with it goes the owner.
-        assert sum(losses(headgate).values()) + counters(headgate).get("owner_gone_total", 0) == 100
-    start = monitor.mark(redis)
-    time.sleep(LONG)
-    assert redis.connect()("DBSIZE") == 0
-    scripts = [line for line in monitor.lines if '"lock:' in line]
-    monitor.close()
-    assert len(scripts) <= 4 * len(keys), "a storm"
-    assert not [line for line in monitor.lines[start:] if '"lock:' in line]
-    keeper.close()
-    wait_for(headgate.serves, what="Headgate to serve again")
-    client = headgate.connect()
-    take(client, "lock:1")
-    assert_kept(redis, ["lock:1"])
-
-
-def test_redis_comes_back_as_it_was_before(make_shared, redis):
-    """From a file that is older than a renewal, and than a time to live: who has the locks has them still."""
-    headgate = make_shared(rule(ttl="20s", renew="1/8"))
-    client, direct = headgate.connect(), redis.connect()
-    take(client, "lock:a", ms=20_000)
-    assert client("SETNX", "lock:endless", "t") == 1
-    assert direct("SAVE") == OK
-    await_counter(headgate, "healed_total", 1)
-    wait_for(lambda: int(lease_of(headgate, "lock:a")["renewals"]) > 0, what="a renewal")
-    redis.kill()
-    redis.start()
-    await_counter(headgate, "healed_total", 2)
-    wait_for(lambda: losses(headgate) or int(lease_of(headgate, "lock:a")["renewals"]) > 1, what="another one")
-    assert keys_of(headgate) == {"lock:a", "lock:endless"} and not losses(headgate)
 
 
 def test_headgate_may_not_run_scripts(make_shared, redis):
@@ -165,30 +99,21 @@ def test_a_drain_renews_once_more(make_shared, redis, monitor, threads, late_ms)
     assert score_of(redis, "lock:sem", "id") > score + 0.1
 
 
-def test_a_drain_does_not_bring_back_what_was_released(make_shared, redis, monitor):
-    headgate = make_shared(RULE)
-    client = headgate.connect()
-    for key in ("lock:released", "lock:dropped", "lock:held"):
-        take(client, key)
+def test_whose_locks_a_drain_does_not_renew(make_shared, redis, monitor):
+    """What was released or dropped; and of an owner that has gone for good, or may come back elsewhere, within grace."""
+    grace, after = (rule(name, keys=f"lock:{name}", owner="connection", **more) for name, more in (("within", {"grace": "60s"}), ("after", {})))
+    headgate = make_shared(grace + after + RULE)
+    client, dying = headgate.connect(), headgate.connect()
+    keys = ["lock:released", "lock:dropped", "lock:within", "lock:after"]
+    for key in ("lock:held", *keys):
+        take(dying if key in keys[2:] else client, key, ms=3000 if key in keys[2:] else LEASE_MS)
+    dying.reset()
     assert client("DEL", "lock:released") == 1
     with headgate.admin() as admin:
         assert admin("LEASE", "DROP", "lock:dropped") == OK
-    start = monitor.mark(redis)
-    assert headgate.terminate() == 0
-    monitor.mark(redis)
-    assert monitor.renewals("lock:held", start)
-    assert not monitor.of("lock:released", start) and not monitor.of("lock:dropped", start)
-
-
-def test_a_drain_and_the_owner_that_left_before(make_shared, redis, monitor):
-    """Who has gone for good is not helped; who may come back elsewhere is neither, as nothing is renewed in grace."""
-    headgate = make_shared(rule("within", keys="lock:within", grace="60s") + rule("after", keys="lock:after"))
-    client = headgate.connect()
-    take(client, "lock:within", ms=3000)
-    take(client, "lock:after", ms=3000)
-    client.reset()
-    await_keys(headgate, ["lock:within"])
+    await_keys(headgate, ["lock:held", "lock:within"])
     await_lease(headgate, "lock:within", "ownerless")
     start = monitor.mark(redis)
     assert headgate.terminate() == 0
-    assert not monitor.renewals("lock:within", start) and not monitor.renewals("lock:after", start)
+    monitor.mark(redis)
+    assert monitor.renewals("lock:held", start) and not [line for key in keys for line in monitor.of(key, start)]

@@ -8,10 +8,10 @@ import pytest
 
 from harness.identity import add_users, authenticated, connect_from, named
 from harness.leases import (
-    LEASE_MS, assert_kept, assert_untouched, await_gone, await_keys, await_lease, await_left, counter, counters, keys_of,
-    lease_of, leases, losses, remaining, rule, score_of, take, transact,
+    LEASE_MS, assert_kept, assert_untouched, await_gone, await_keys, await_lease, await_left, counter, keys_of, lease_of,
+    leases, losses, remaining, rule, score_of, take, transact,
 )
-from harness.resp import OK, Status, wait_for
+from harness.resp import OK, wait_for
 from harness.rules import reload
 
 
@@ -73,26 +73,20 @@ def test_owners_are_told_apart(make_shared, redis):
     headgate = make_shared(rule(owner="client"))
     add_users(redis, "alice", "bob")
     dying = {
-        "lock:web": named(headgate, "web"),
-        "lock:alice": call(authenticated(headgate, "alice"), "cron"),
-        "lock:address": call(connect_from(headgate, "127.0.0.2"), "cron"),
-        "lock:nobody": headgate.connect(),
+        "lock:web": named(headgate, "web"), "lock:alice": call(authenticated(headgate, "alice"), "cron"),
+        "lock:address": call(connect_from(headgate, "127.0.0.2"), "cron"), "lock:nobody": headgate.connect(),
     }
     for key, client in dying.items():
         take(client, key)
     staying = [
-        named(headgate, "cron"),
-        call(authenticated(headgate, "bob"), "cron"),
-        call(connect_from(headgate, "127.0.0.3"), "cron"),
-        headgate.connect(),
+        named(headgate, "cron"), call(authenticated(headgate, "bob"), "cron"),
+        call(connect_from(headgate, "127.0.0.3"), "cron"), headgate.connect(),
     ]
     take(staying[0], "lock:cron")
     owners = {lease["key"]: lease["owner"] for lease in leases(headgate)}
     assert owners.pop("lock:nobody").startswith("127.0.0.1/default/#")
     assert owners == {
-        "lock:web": "127.0.0.1/default/web",
-        "lock:alice": "127.0.0.1/alice/cron",
-        "lock:address": "127.0.0.2/default/cron",
+        "lock:web": "127.0.0.1/default/web", "lock:alice": "127.0.0.1/alice/cron", "lock:address": "127.0.0.2/default/cron",
         "lock:cron": "127.0.0.1/default/cron",
     }
     for client in dying.values():
@@ -106,23 +100,6 @@ def test_owners_are_told_apart(make_shared, redis):
 def call(client, name):
     assert client("CLIENT", "SETNAME", name) == OK
     return client
-
-
-def test_a_name_that_is_given_afterwards(make_shared, redis):
-    """What a connection has taken goes with it under its new name; what others have taken does not."""
-    headgate = make_shared(rule(owner="client"))
-    client, other = headgate.connect(), headgate.connect()
-    take(client, "lock:a")
-    take(other, "lock:b")
-    assert client("CLIENT", "SETNAME", "web") == OK
-    assert lease_of(headgate, "lock:a")["owner"] == "127.0.0.1/default/web"
-    assert lease_of(headgate, "lock:b")["owner"].startswith("127.0.0.1/default/#")
-    assert_kept(redis, ["lock:a", "lock:b"])
-    client.reset()
-    await_left(redis, "lock:a")
-    assert remaining(redis, "lock:b")["lock:b"] > 0
-    assert other("RESET") == Status(b"RESET")
-    assert_kept(redis, ["lock:b"], 1)
 
 
 # ---- databases ----
@@ -163,26 +140,3 @@ def test_a_rule_that_is_added(make_shared, redis):
     clients[5].reset()
     await_left(redis, *keys)
     await_keys(headgate, [])
-
-
-def test_what_a_reload_changes(make_shared, redis):
-    """max_hold and grace count for what is held already; a kind that is not watched any more is let go."""
-    hold, grace, kind = ({"keys": f"lock:{name}"} for name in ("hold", "grace", "kind"))
-    before = {**grace, "owner": "connection", "grace": "1h"}
-    headgate = make_shared(rule("hold", **hold) + rule("grace", **before) + rule("kind", **kind))
-    client, dying = headgate.connect(), named(headgate, "dying")
-    take(client, "lock:hold")
-    take(client, "lock:kind")
-    take(dying, "lock:grace", ms=60_000)
-    dying.reset()
-    await_lease(headgate, "lock:grace", "ownerless")
-    changed = {**grace, "owner": "connection", "grace": "1ms", "on_owner_gone": "release"}
-    text = rule("hold", **hold, max_hold="100ms") + rule("grace", **changed) + rule("kind", **kind, kind="hash")
-    reload(headgate, text, client)
-    await_lease(headgate, "lock:hold", "max-hold")
-    await_left(redis, "lock:hold", "lock:grace", "lock:kind")
-    assert client("DEL", "lock:hold") == 1
-    await_keys(headgate, [])
-    assert not losses(headgate)
-    found = counters(headgate)
-    assert (found["max_hold_total"], found["owner_gone_total"], found["dropped_total"]) == (1, 1, 1)

@@ -4,20 +4,15 @@ other users, and take their locks on connections that they close. Clients that a
 import os
 import re
 import signal
-import tempfile
 
 import pytest
 
 from harness.leases import (
-    COMPARE_AND_DELETE, COMPARE_AND_PEXPIRE, LEASE_MS, assert_kept, await_gone, await_keys, await_lease, await_left, counter,
-    counters, lease_of, losses, remaining, rule, take,
+    COMPARE_AND_DELETE, COMPARE_AND_PEXPIRE, LEASE_MS, assert_kept, await_gone, await_keys, await_left, counter, counters,
+    lease_of, losses, rule, take,
 )
 from harness.resp import wait_for
-from harness.rules import reload
 from harness.servers import Headgate
-
-NOBODY = 65534
-
 
 def take_lock(program, key, connection="a", ms=LEASE_MS):
     assert program.send(connection, "SET", key, "t", "NX", "PX", ms) == "+OK\r\n"
@@ -73,7 +68,7 @@ def test_a_child_goes_on_with_the_connection_of_its_parent(served, redis, start_
 
 @pytest.mark.threads
 @pytest.mark.parametrize("farewell", ["expire", "release"])
-def test_a_child_that_ends_takes_nothing_from_its_parent(make_shared, redis, threads, start_program, farewell):
+def test_a_child_that_ends_takes_nothing_from_its_parent(make_shared, redis, start_program, farewell):
     """A child is known, as it took a lock on a connection of its own. So its parent's socket, which it has inherited,
     is found there first; whose lock it is shows when the child ends."""
     headgate = make_shared(rule(on_owner_gone=farewell, grace="1s"), threads=4)
@@ -127,107 +122,6 @@ def test_a_pool_that_closes_the_connection_that_took_it(served, redis, start_pro
     assert counter(headgate, "owner_gone_total") == 5 and not losses(headgate)
 
 
-def test_a_process_that_connects_anew_within_grace(served, redis, start_program):
-    headgate, address = served(rule(grace="20s"))
-    program, other = start_program(address), start_program(address)
-    assert other.send("a", "PING") == "+PONG\r\n"
-    take_lock(program, "lock:a")
-    await_owner(headgate, "lock:a", program)
-    program.close("a")
-    await_lease(headgate, "lock:a", "ownerless")
-    assert other.send("b", "PING") == "+PONG\r\n"
-    assert program.send("b", "PING") == "+PONG\r\n"
-    await_lease(headgate, "lock:a", "held")
-    assert_kept(redis, ["lock:a"], 8)
-    program.kill()
-    await_left(redis, "lock:a")
-
-
-# ---- processes that cannot be told ----
-
-
-@pytest.mark.root
-def test_processes_of_others_fall_back_to_the_connection(make_without_rights, redis, start_program):
-    """It is said once, with what to do; whose process can be told is a process still."""
-    headgate = make_without_rights(rule())
-    strangers = [start_program(headgate.address, user=NOBODY) for _ in range(2)]
-    own = start_program(headgate.address, rights=False)
-    for number, stranger in enumerate(strangers):
-        take_lock(stranger, f"lock:{number}")
-    take_lock(own, "lock:own")
-    await_owner(headgate, "lock:own", own)
-    assert strangers[0].send("idle", "PING") == "+PONG\r\n"
-    assert_kept(redis, ["lock:0", "lock:1", "lock:own"])
-    wait_for(lambda: "another user's" in headgate.log(), what="the log to say why")
-    assert lease_of(headgate, "lock:0")["owner"].startswith("127.0.0.1/default/#")
-    strangers[0].close("a")
-    await_left(redis, "lock:0")
-    assert headgate.log().count("cannot be told") == 1
-    assert "docs/leases.md" in headgate.log()
-    strangers[1].kill()
-    await_left(redis, "lock:1")
-    assert_kept(redis, ["lock:own"])
-    own.kill()
-    await_left(redis, "lock:own")
-
-
-@pytest.mark.root
-def test_unix_sockets_tell_processes_of_others(make_without_rights, redis, start_program, short_path):
-    headgate = make_without_rights(rule(), listen=f"unix:{short_path}")
-    wait_for(lambda: os.path.exists(short_path), what="the socket")
-    stranger, sibling = (start_program(short_path, user=NOBODY) for _ in range(2))
-    assert stranger.send("idle", "PING") == sibling.send("idle", "PING") == "+PONG\r\n"
-    take_lock(stranger, "lock:a")
-    await_owner(headgate, "lock:a", stranger)
-    stranger.close("a")
-    assert_kept(redis, ["lock:a"])
-    stranger.kill()
-    await_left(redis, "lock:a")
-    assert "cannot be told" not in headgate.log()
-
-
-@pytest.fixture
-def short_path():
-    """Of a Unix socket in a directory that everybody may enter."""
-    with tempfile.TemporaryDirectory(prefix="headgate-test-") as directory:
-        os.chmod(directory, 0o755)
-        yield f"{directory}/h.sock"
-
-
-# ---- other owners, and other configurations ----
-
-
-@pytest.mark.threads
-def test_a_reload_changes_whose_connections_count(make_shared, redis, start_program):
-    """What is held is counted by the new owner, as long as the connection that took it is there."""
-    headgate = make_shared(rule(owner="connection"), threads=4)
-    programs = [start_program(headgate.address) for _ in range(3)]
-    for number, program in enumerate(programs):
-        assert program.send("idle", "PING") == "+PONG\r\n"
-        take_lock(program, f"lock:{number}")
-    keys = [f"lock:{number}" for number in range(3)]
-    assert all(lease_of(headgate, key)["owner"].startswith("127.0.0.1/default/#") for key in keys)
-    with headgate.connect() as client:
-        reload(headgate, rule(owner="process"), client)
-    for key, program in zip(keys, programs):
-        await_owner(headgate, key, program)
-        program.close("a")
-    assert_kept(redis, keys)
-    with headgate.connect() as client:
-        reload(headgate, rule(owner="connection"), client)
-    assert programs[0].send("new", "SET", "lock:new", "t", "NX", "PX", LEASE_MS) == "+OK\r\n"
-    wait_for(lambda: "#" in lease_of(headgate, "lock:new")["owner"], what="the connection to be the owner")
-    programs[0].close("new")
-    await_left(redis, "lock:new")
-    programs[0].kill()
-    await_left(redis, "lock:0")
-    assert remaining(redis, "lock:1")["lock:1"] > 0
-    for program in programs[1:]:
-        program.kill()
-    await_left(redis, *keys)
-    assert not losses(headgate)
-
-
 # ---- Headgates that are clients of others ----
 
 
@@ -236,7 +130,6 @@ WARNING = "a lock was taken by way of another Headgate"
 
 @pytest.fixture
 def sidecar_of():
-    """Starts a Headgate before another one."""
     started = []
 
     def start(headgate, **options):
@@ -293,17 +186,3 @@ def test_a_sidecar_that_starts_may_not_have_ended_any_lock(make_shared, redis, s
     assert redis.connect()("DEL", "lock:a") == 1
     await_keys(headgate, [])
     assert losses(headgate) == {"gone": 1}
-
-
-def test_a_connection_for_each_client_shows_that_he_lives(make_shared, redis, sidecar_of):
-    """pool = session there, and owner = connection here."""
-    headgate = make_shared(rule(owner="connection"), tls=False)
-    sidecar = sidecar_of(headgate, pool="session")
-    client = sidecar.connect()
-    take(client, "lock:a")
-    await_lease(headgate, "lock:a")
-    client.reset()
-    await_left(redis, "lock:a")
-    await_keys(headgate, [])
-    assert counters(headgate)["owner_gone_total"] == 1
-    assert WARNING not in headgate.log()

@@ -1,16 +1,14 @@
 """[lease:NAME]: only a proof changes a lease. What others ask for and Redis refuses, or never comes to, what they have too much
 of, and places that hang, take nothing from a holder."""
 
-import signal
 import subprocess
-import time
 
 import pytest
 
 from harness.admin import send_and_await, stats
-from harness.identity import add_users, authenticated, named
+from harness.identity import authenticated, named
 from harness.leases import COMPARE_AND_DELETE, COMPARE_AND_PEXPIRE, LEASE_MS, rule, take, transact
-from harness.leases import assert_kept, await_counter, await_gone, await_keys, await_lease, await_left
+from harness.leases import assert_kept, await_gone, await_keys, await_lease, await_left
 from harness.leases import counter, keys_of, lease_of, leases, losses, remaining, say
 from harness.relay import Relay
 from harness.resp import OK, PONG, QUEUED, Error, encode, wait_for
@@ -52,8 +50,7 @@ def assert_refused(*replies):
     assert all(isinstance(reply, Error) for reply in replies), replies
 
 
-@POOLS
-@pytest.mark.parametrize("command", [("DEL", "KEY"), ("FLUSHALL",)], ids=" ".join)
+@pytest.mark.parametrize("pool, command", [("shared", ("DEL", "KEY")), ("session", ("FLUSHALL",))], ids=str)
 def test_nobody_stops_the_renewals_of_others(make, redis, mallory, pool, command):
     """By what stands behind a request that blocks, or a reply that is not read; by what is refused again and again."""
     headgate = make(rule())
@@ -160,22 +157,6 @@ def test_who_extends_a_lock_is_one_more_owner(make_shared, redis):
     assert counter(headgate, "owner_gone_total") == len(keys) and not losses(headgate)
 
 
-def test_owners_are_the_parts_that_they_are(make_shared, redis):
-    """Not what these look like in a row, nor the beginnings of long names."""
-    headgate = make_shared(rule(owner="client"))
-    add_users(redis, "a/b", "a")
-    owners = [("a/b", "c"), ("a", "b/c"), ("a", 600 * "n" + "1"), ("a", 600 * "n" + "2")]
-    for number, (user, name) in enumerate(owners):
-        client = authenticated(headgate, user)
-        assert client("CLIENT", "SETNAME", name) == OK
-        take(client, f"lock:{number}")
-    for client in headgate.clients[::2]:
-        client.close()
-    await_keys(headgate, ["lock:1", "lock:3"])
-    await_left(redis, "lock:0", "lock:2")
-    assert_kept(redis, ["lock:1", "lock:3"], 1)
-
-
 class Hanging(Relay):
     """Once it hangs, nothing comes back over connections that have selected database 1."""
 
@@ -202,28 +183,6 @@ def test_a_place_that_hangs_takes_nothing_from_another(make_sidecar, redis):
     relay.close()
 
 
-def cost(headgate, redis, clients, key):
-    """The processor time in ns of so many requests, which are all under way at once."""
-    clock = ~headgate.process.pid << 3 | 2  # as clock_getcpuclockid() gives it
-    redis.signal(signal.SIGSTOP)
-    began = time.clock_gettime_ns(clock)
-    for client in clients:
-        send_and_await(headgate, client, encode("PEXPIRE", key, LEASE_MS) * 600)
-    redis.signal(signal.SIGCONT)
-    assert [client.read_many(600) for client in clients] == [[1] * 600] * len(clients)
-    return time.clock_gettime_ns(clock) - began
-
-
-def test_what_is_under_way_for_one_lock_is_not_walked_through(make_shared, redis):
-    """However many requests for it there are, each costs about as much as if it were alone."""
-    headgate = make_shared(rule(renew=None))
-    clients = [headgate.connect() for _ in range(50)]
-    assert clients[0].pipeline([of("lock:a", TAKE), ("SET", "other", "t")]) == [OK, OK]
-    costs = {key: min(cost(headgate, redis, clients, key) for _ in range(3)) for key in ("other", "lock:a")}
-    assert costs["lock:a"] < 12 * costs["other"], costs
-    assert lease_of(headgate, "lock:a") and not losses(headgate)
-
-
 def test_what_a_transaction_says_of_which_lock(make_shared, redis):
     """A long command that comes in pieces counts once; SELECT counts; a rule that is gone when EXEC comes does not."""
     headgate = make_shared(rule(), cut_through="64kb")
@@ -247,23 +206,6 @@ def test_what_a_transaction_says_of_which_lock(make_shared, redis):
     assert client("EXEC") == [OK]
     await_keys(headgate, [])
     assert counter(headgate, "acquired_total") == 2
-
-
-def test_what_is_many_or_long_is_kept(make_shared, redis, mallory):
-    """Locks that one EXEC takes, a key and a token, and scripts that others have had learned before one's own."""
-    headgate = make_shared("[lease]\nmax_leases = 1000000\n" + rule())
-    client, keys, long = headgate.connect(), [f"lock:{number}" for number in range(1200)], b"lock:" + 60_000 * b"k"
-    texts = [COMPARE_AND_DELETE + "".join(" \t"[number >> bit & 1] for bit in range(13)) for number in range(4200)]
-    assert all(len(digest) == 40 for digest in mallory(headgate).pipeline([("SCRIPT", "LOAD", each) for each in texts]))
-    take(client, "lock:a")
-    take(client, long, 60_000 * b"t")
-    assert transact(client, *(of(key, TAKE) for key in keys), ("DEL", "lock:a")) == [OK] * len(keys) + [1]
-    await_counter(headgate, "acquired_total", len(keys) + 2)
-    assert_kept(redis, [*keys, long], 1)
-    digest = client("SCRIPT", "LOAD", COMPARE_AND_DELETE + "\n\n")
-    assert headgate.connect()("EVALSHA", digest, 1, long, 60_000 * b"t") == 1
-    await_counter(headgate, "released_total", 2)
-    assert (counter(headgate, "held"), counter(headgate, "unseen_total")) == (len(keys), 0) and not losses(headgate)
 
 
 def test_what_is_queued_is_bounded(make_shared, redis):

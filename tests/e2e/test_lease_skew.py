@@ -120,7 +120,6 @@ def test_dates_are_those_of_redis(redis, make_headgate, before, later):
 
 
 def times_told(redis):
-    """How often Redis was asked for its clock."""
     with redis.connect() as direct:
         line = next((line for line in direct("INFO", "commandstats").split() if line.startswith(b"cmdstat_time:")), b"calls=0,")
     return int(line.split(b"calls=")[1].split(b",")[0])

@@ -4,8 +4,7 @@ import re
 
 from harness.admin import stats
 from harness.leases import (
-    COMPARE_AND_DELETE, LEASE_MS, assert_kept, await_keys, await_left, counters, ends, keys_of, lease_of,
-    leases, losses, rule, take,
+    COMPARE_AND_DELETE, LEASE_MS, assert_kept, await_left, counters, ends, keys_of, lease_of, leases, losses, rule, take,
 )
 from harness.resp import OK, Error, wait_for
 
@@ -43,13 +42,10 @@ def test_bad_questions(make_shared, redis):
     take(headgate.connect(), "lock:a")
     with headgate.admin() as admin:
         for question, complaint in {
-            ("LEASES", "[a"): b"glob",
-            ("LEASES", "x" * 2000): b"too long",
-            ("LEASES", b"a\0b"): b"no text",
+            ("LEASES", "[a"): b"glob", ("LEASES", "x" * 2000): b"too long", ("LEASES", b"a\0b"): b"no text",
             ("LEASE", "KEEP", "lock:a"): b"LEASE knows DROP only",
             ("LEASE", "DROP", "lock:none"): b"no lease with that key",
-            ("LEASE", "DROP", "lock:*"): b"no lease with that key",
-            ("LEASE", "DROP", ""): b"no lease with that key",
+            ("LEASE", "DROP", "lock:*"): b"no lease with that key", ("LEASE", "DROP", ""): b"no lease with that key",
         }.items():
             reply = admin(*question)
             assert isinstance(reply, Error) and complaint in reply, (question, reply)
@@ -127,18 +123,3 @@ def test_keys_and_tokens_of_any_bytes(make_shared, redis):
         assert client("EVAL", COMPARE_AND_DELETE, 1, key, token) == 1
     wait_for(lambda: len(leases(headgate)) == 1, what="all but one to be released")
     assert not losses(headgate)
-
-
-def test_replies_that_are_switched_off(make_shared, redis):
-    """Nobody hears whether the lock was granted: a client that does not listen holds what it gets all the same, or not,
-    but nothing lives for ever."""
-    headgate = make_shared(rule())
-    client = headgate.connect()
-    client.request("CLIENT", "REPLY", "OFF")
-    client.request("SET", "lock:a", "t", "NX", "PX", LEASE_MS)
-    client.request("CLIENT", "REPLY", "ON")
-    assert client.read() == OK
-    assert client("GET", "lock:a") == b"t"
-    client.reset()
-    await_left(redis, "lock:a")
-    await_keys(headgate, [])

@@ -3,12 +3,10 @@
 import re
 import time
 
-import pytest
-
 from harness.admin import await_empty, stats
 from harness.identity import named
-from harness.limits import KIB_300, assert_never, await_holds, counter, explain, funnel, refuses, rule, spend
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Push, encode, wait_for
+from harness.limits import assert_never, await_holds, counter, explain, funnel, refuses, rule, spend
+from harness.resp import OK, PONG, QUEUED, Push, encode, wait_for
 
 
 # ---- on the wire ----
@@ -36,19 +34,6 @@ def test_in_a_transaction(make, redis):
     assert replies[0] == replies[2] == OK and refuses(replies[1]) and replies[3] == b"1"
 
 
-def test_watch_is_not_disturbed(make, redis):
-    client = make(rule(limit=1)).connect()
-    assert client("INCR", "n") == 1
-    commands = [("WATCH", "k"), ("INCR", "n"), ("MULTI",), ("SET", "k", "v"), ("GET", "n"), ("EXEC",)]
-    replies = client.pipeline(commands)
-    assert replies[0] == OK and refuses(replies[1]) and replies[2:] == [OK, QUEUED, QUEUED, [OK, b"1"]]
-    assert client("WATCH", "k") == OK
-    redis.connect()("SET", "k", "changed")
-    assert refuses(client("INCR", "n"))
-    assert client.pipeline([("MULTI",), ("GET", "n"), ("EXEC",)]) == [OK, QUEUED, NIL_ARRAY]
-    assert client("GET", "k") == b"changed"
-
-
 def test_under_reply_off(make, redis):
     client = make(rule(limit=2)).connect()
     client.send(encode("CLIENT", "REPLY", "OFF") + encode("INCR", "n") * 5 + encode("CLIENT", "REPLY", "ON"))
@@ -70,17 +55,6 @@ def test_in_resp3_and_among_pushes(make, redis):
     assert refuses(client("INCR", "n"))
     assert client("UNSUBSCRIBE") == Push([b"unsubscribe", b"news", 0])
     assert client("GET", "n") == b"2"
-
-
-def test_blocking_commands(make, redis):
-    client = make(rule(limit=2, commands="blpop")).connect()
-    redis.connect()("RPUSH", "list", "x")
-    assert client("BLPOP", "list", 0) == [b"list", b"x"]
-    client.send(encode("BLPOP", "list", 0) * 2 + encode("PING"))
-    client.assert_silent()
-    redis.connect()("RPUSH", "list", "y")
-    replies = client.read_many(3)
-    assert replies[0] == [b"list", b"y"] and refuses(replies[1]) and replies[2] == PONG
 
 
 def test_a_local_limit_takes_nothing_of_redis(make, redis):
@@ -147,20 +121,6 @@ def test_beyond_max_delay_is_refused_at_once(make):
     assert_never(client("MGET", "a", "b", "c"), 3, "b")
 
 
-def test_who_is_held_has_a_place_in_the_queue(make_shared):
-    """Two wait 20 s and 40 s; the third would have to wait for 60 s, which is more than max_delay."""
-    headgate = make_shared(funnel(per="all", capacity=1, leak="1/20s", action="delay", max_delay="50s"))
-    clients = [headgate.connect() for _ in range(4)]
-    assert clients[0]("INCR", "n") == 1
-    for count, client in enumerate(clients[1:3], 1):
-        client.request("INCR", "n")
-        await_holds(headgate, count)
-    assert refuses(clients[3]("INCR", "n"))
-    for client in clients[1:3]:
-        client.assert_silent()
-        client.reset()
-
-
 def test_who_leaves_frees_its_place(make):
     """A queue of 40 s is left by all; the next to come is served soon."""
     headgate = make(funnel(per="all", capacity=1, leak="1/400ms", action="delay", max_delay="90s"))
@@ -172,37 +132,3 @@ def test_who_leaves_frees_its_place(make):
         client.reset()
     await_empty(headgate)
     assert isinstance(headgate.connect()("INCR", "n"), int)
-
-
-@pytest.mark.threads
-def test_many_wait_for_one_funnel(make):
-    """Twenty clients with three requests each, all of one subject: every one is served, in its client's order, and no
-    faster than the funnel leaks."""
-    headgate = make(funnel(per="all", capacity=1, leak="1/20ms", action="delay", max_delay="30s"), threads=4)
-    clients = [headgate.connect() for _ in range(20)]
-    start = time.monotonic()
-    for number, client in enumerate(clients):
-        client.send((encode("INCR", f"k{number}") + encode("ECHO", number)) * 3)
-    for number, client in enumerate(clients):
-        echo = b"%d" % number
-        assert client.read_many(6) == [1, echo, 2, echo, 3, echo]
-    assert time.monotonic() - start >= 59 * 0.02
-    assert counter(headgate, "admitted_total") == 60
-    assert counter(headgate, "refused_total") == 0
-
-
-def test_delay_of_a_long_request_and_in_a_transaction(make):
-    rules = funnel(capacity=1, leak="1/100ms", action="delay", max_delay="30s", commands="incr set")
-    client = make(rules).connect()
-    commands = [("SET", "a", "x" * KIB_300)] * 2 + [("STRLEN", "a"), ("MULTI",), ("INCR", "n"), ("INCR", "n"), ("EXEC",)]
-    start = time.monotonic()
-    assert client.pipeline(commands) == [OK, OK, KIB_300, OK, QUEUED, QUEUED, [1, 2]]
-    assert time.monotonic() - start >= 0.3
-
-
-def test_delay_and_a_rule_that_refuses(make_shared):
-    """Who is refused by one rule is not held by the other for it."""
-    rules = funnel("slow", capacity=1, leak="1/60s", action="delay", max_delay="90s") + rule("hard", limit=1)
-    client = make_shared(rules).connect()
-    assert client("INCR", "n") == 1
-    assert explain(client("INCR", "n"))[0] == "hard"

@@ -9,7 +9,8 @@ import pytest
 
 from harness.admin import text
 from harness.limits import refuses, rule, spend
-from harness.resp import OK, Client, wait_for
+from harness.resp import Client, wait_for
+from harness.rules import reload
 
 
 def connect_and_end(path):
@@ -57,17 +58,6 @@ def test_each_process_has_a_limit_of_its_own(served, threads, start_program):
     assert f"process:{first.pid}/" in limits(headgate) and f"process:{second.pid}/" in limits(headgate)
 
 
-@pytest.mark.parametrize("options", [{}, {"keys": "{n}*"}, {"keys": "other"}], ids=str)
-def test_a_process_and_a_key(served, start_program, options):
-    """Each key of each process has a limit of its own, from the first request of a connection on."""
-    _, address = served(rule(limit=5, per="process+key", **options))
-    programs = [start_program(address) for _ in range(2)]
-    replies = [program.send("a", "INCR", "n") for _ in range(6) for program in programs]
-    refused = [reply for reply in replies if reply.startswith("-RATELIMITED a: 5 in 1h per process+key exceeded")]
-    assert all(reply.startswith(":") or reply in refused for reply in replies), replies
-    assert refused == [] if options == {"keys": "other"} else len(refused) >= 1
-
-
 @pytest.mark.root
 @pytest.mark.real  # The kernel's clock tells which of two processes of that number it is.
 def test_the_next_process_of_a_number_begins_anew(served, start_program):
@@ -105,9 +95,7 @@ def test_a_reload_asks_of_clients_that_are_connected(served, start_program):
     headgate, address = served(rule(limit=1000, per="all"))
     program = start_program(address)
     assert program.send("a", "INCR", "n").startswith(":")
-    headgate.write_rules(rule(limit=2, per="process"))
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+    reload(headgate, rule(limit=2, per="process"))
     wait_for(lambda: program.send("a", "INCR", "n").startswith("-RATELIMITED a: 2 in 1h per process"), what="a refusal")
 
 
@@ -149,7 +137,6 @@ def test_processes_that_cannot_be_told_share_one_limit_and_are_told_so(make_with
 
 
 def wait_refused(program):
-    """What it is refused with, when it is."""
     replies = []
 
     def is_refused():

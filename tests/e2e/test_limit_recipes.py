@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness.resp import OK, Error, wait_for
+from harness.resp import Error, wait_for
 from harness.servers import REPOSITORY, run_headgate
 
 PAGE = (REPOSITORY / "docs" / "limits.md").read_text()
@@ -37,17 +37,6 @@ def recipe(heading, number=0):
 def rules(ini):
     """Without the section [headgate], which tests write themselves."""
     return re.sub(r"^\[headgate\]\n(?:.*=.*\n)*", "", ini, flags=re.MULTILINE)
-
-
-@pytest.fixture
-def make(redis, pool, make_headgate):
-    def make(text_of_rules, **options):
-        headgate = make_headgate(redis, pool=pool, start=False, **options)
-        headgate.write_rules(text_of_rules)
-        headgate.start()
-        return headgate
-
-    return make
 
 
 def refused(reply, name):
@@ -208,14 +197,6 @@ def test_other_languages_honour_the_wait(make, tmp_path, language):
     program.write_text(code(language) + PROGRAMS[language])
     runtime = {"js": "/usr/bin/node", "ruby": "ruby"}[language]
     assert run_program([runtime, str(program), str(headgate.port)], NODE_PATH=DEBIAN_NODE_PATH) == ["1", "2", "RATELIMITED"]
-
-
-def test_a_transaction_can_always_be_ended(make):
-    """Otherwise a client over its limit would stay in it."""
-    headgate = make("[limit:a]\nlimit = 2\nwindow = 1h\n")
-    with headgate.connect() as client:
-        assert client.pipeline([("MULTI",), ("INCR", "n"), ("EXEC",)]) == [OK, b"QUEUED", [1]]
-        assert refused(client("PING"), "a")
 
 
 # ---- recipes, end to end ----

