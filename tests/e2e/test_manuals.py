@@ -3,7 +3,6 @@
 import re
 import subprocess
 
-
 from harness.admin import text
 from harness.servers import run_headgate
 

@@ -110,26 +110,6 @@ def test_lost_requests_are_errors(meter, redis):
     assert (lost["error"], lost["local"]) == (1, 0)
 
 
-def test_slow_ones_are_told_again_with_their_heads(redis, pool, make_meter):
-    meter = make_meter(redis, pool=pool, rules="[meter:all]\nslower = 100ms\n")
-    client = connect(meter)
-    assert client("SET", "quick", "1") == OK
-    assert client("SET", "probe:hold:150:x", "value") == OK
-    # On a busy machine the quick one may be told of again, too.
-    wait_for(lambda: len(samples_of(meter, "probe:hold")) == 2, what="the slow one to be written")
-    quick, (slow, written) = samples_of(meter, "quick")[0], samples_of(meter, "probe:hold")
-    assert written["what"] == "written"
-    assert quick["head"] == "*3..$3..SET..$5..quick..$1..1.."
-    assert slow["head"] == "*3..$3..SET..$16..probe:hold:150:x..$5..value.." == written["head"]
-    assert written["written"] >= 0 and written["took"] == slow["took"]
-    assert client("SET", "y" * 1000, "1") == OK
-    assert len(meter.read()[-1]["head"]) == 256
-
-
-def samples_of(meter, word):
-    return [sample for sample in meter.read() if word in sample["head"]]
-
-
 # And longer than what is read at once.
 BEYOND_CUT_THROUGH = 400_000
 

@@ -21,9 +21,6 @@ def as_unknown(reply):
     return isinstance(reply, Error) and reply.startswith(b"ERR unknown subcommand 'MAINT_NOTIFICATIONS'")
 
 
-# ---- asking ----
-
-
 @pytest.mark.parametrize("arguments", [ADDRESS, ("ON",), ("ON", "moving-endpoint-type", "external-fqdn")])
 def test_an_address_is_told_only_where_the_configuration_says_so(redis, make_headgate, pool, arguments):
     headgate = make_headgate(redis, pool=pool)
@@ -57,9 +54,6 @@ def test_who_cannot_be_told_hears_that_it_is_unknown(redis, make_headgate, pool)
     assert isinstance(replies[0], Map) and replies[1:] == [OK, PONG]
 
 
-# ---- being told ----
-
-
 def test_a_drain_tells_who_asked_and_waits_for_them(redis, make_headgate, pool):
     headgate = make_headgate(redis, pool=pool, maintenance_notifications="address", drain_timeout="2m")
     asked, back, refused = arrive(headgate, *ADDRESS), arrive(headgate, *NONE), headgate.connect()
@@ -91,26 +85,6 @@ def test_nobody_is_told_where_nobody_takes_over(redis, make_headgate, pool):
         client.assert_closed()
 
 
-def test_the_push_comes_behind_what_is_under_way(redis, make_headgate, pool):
-    """One that blocks, one in a transaction, one that subscribes."""
-    headgate = make_headgate(redis, pool=pool, drain_timeout="2m")
-    blocked, queued, subscribed = [arrive(headgate, *NONE) for _ in range(3)]
-    blocked.request("BLPOP", "list", 0)
-    assert queued("MULTI") == OK
-    assert isinstance(subscribed("SUBSCRIBE", "channel"), Push)
-    second = take_over(make_headgate, headgate)
-    begin_drain(headgate)
-    assert_told(queued.read(), 10, NULL)
-    assert queued("SET", "k", "v") == b"QUEUED" and queued("EXEC") == [OK]
-    assert_told(subscribed.read(), 10, NULL)
-    visitor = second.connect()
-    assert visitor("PUBLISH", "channel", "hello") == 1
-    assert subscribed.read() == [b"message", b"channel", b"hello"]
-    visitor("RPUSH", "list", "x")
-    assert blocked.read() == [b"list", b"x"]
-    assert_told(blocked.read(), 10, NULL)
-
-
 def test_a_push_never_comes_within_a_reply(redis, make_headgate, pool):
     """Readers of long replies, some of whom read slowly, through a take-over: what they read is whole."""
     headgate = make_headgate(redis, pool=pool, drain_timeout="2m", threads=2)
@@ -126,9 +100,6 @@ def test_a_push_never_comes_within_a_reply(redis, make_headgate, pool):
         pushes = [frame for frame in frames if isinstance(frame, Push)]
         assert len(pushes) == 1 and pushes[0][0] == b"MOVING"
         assert [frame for frame in frames if not isinstance(frame, Push)] == [value] * 4
-
-
-# ---- which address ----
 
 
 def told_to(headgate, make_headgate, client):

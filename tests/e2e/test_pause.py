@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from harness.admin import stats
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Closed, encode, wait_for
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, encode, wait_for
 
 MANY = 40
 
@@ -146,24 +146,3 @@ def test_the_end_of_the_process_lets_them_go(make):
     await_held(headgate, 1)
     headgate.terminate(timeout=60)
     assert client.read() == PONG
-
-
-def test_who_has_a_connection_of_its_own_is_closed_with_it(make, redis, pool):
-    """By a restart of Redis; who has not goes on."""
-    headgate = make("", upstream_wait="30s")
-    with headgate.connect() as plain, headgate.connect() as subscriber:
-        assert plain("PING") == PONG
-        assert subscriber("SUBSCRIBE", "news")[0] == b"subscribe"
-        assert ask(headgate, "PAUSE") == OK
-        plain.request("PING")
-        await_held(headgate, 1)
-        redis.restart()
-        with pytest.raises((Closed, ConnectionError)):
-            subscriber.read()
-        assert ask(headgate, "RESUME") == OK
-        if pool == "shared":
-            assert plain.read() == PONG
-        else:
-            with pytest.raises((Closed, ConnectionError)):
-                plain.read()
-    assert headgate.serves()

@@ -1,18 +1,17 @@
 """The policy contract, shown by headgate-probe: Headgate with policies that pass, answer, hold and close as told. Here:
-requests by themselves and in pipelines, and rules; test_policy_*.py have the rest.
+requests by themselves, long ones among them; test_policy_*.py have the rest.
 
 The probe obeys the first argument that begins with "probe:" (tests/policy/probe.h says how) and aborts when a request
 that it passed or held does not get exactly one on_reply; each test ends with a look at what it has counted.
 """
 
-import signal
-
 import pytest
 
 from harness.admin import stats
 from harness.probe import refused
-from harness.resp import OK, Error, wait_for
-from harness.servers import elapsed
+from harness.resp import OK, Client, Closed, bulk, encode, wait_for
+from harness.rules import launch
+from harness.servers import sanitizer_overhead
 
 
 @pytest.fixture
@@ -21,23 +20,9 @@ def client(probe):
         yield client
 
 
-# ---- one request at a time ----
-
-
 def test_control_commands_are_not_shown_to_it(probe):
     wait_for(lambda: stats(probe, "control")["control_script_loads_total"] == "1", what="Headgate's own commands")
     assert probe.counts()["requests"] == 0
-
-
-def test_resumes(probe, client):
-    client.request("SET", "probe:wait:a", "1")
-    probe.await_counts(held=1)
-    client.assert_silent()
-    with probe.connect() as other:
-        assert other("GET", "probe:release:a") == OK
-        assert client.read() == OK
-        assert other("GET", "probe:release:a") == OK, "nobody waits: nothing happens"
-    probe.await_counts(held=1, passed=1, reply=1)
 
 
 @pytest.mark.parametrize("order", ["probe:close:a", "probe:delayclose:100:a"])
@@ -66,62 +51,59 @@ def test_commands_that_take_an_exclusive_lane(probe, client, redis):
     client.assert_closed()
 
 
-# ---- pipelines ----
+LONG = 300_000  # beyond cut_through
 
 
-def test_a_refusal_keeps_its_place(probe, client):
-    commands, replies = [], []
-    for number in range(200):
-        commands += [("SET", "probe:pass:n", number), ("GET", f"probe:reply:{number}"), ("GET", "probe:pass:n")]
-        replies += [OK, refused(f"probe:reply:{number}"), str(number).encode()]
-        commands.append(("ECHO", number))
-        replies.append(str(number).encode())
-    assert client.pipeline(commands) == replies
-    probe.await_counts(passed=400, reply=400, replied=200)
+def long_push(order):
+    return encode("RPUSH", order, "x" * LONG, *map(str, range(1000)), "y" * LONG)
 
 
-def test_held_requests_keep_the_order_of_effects(probe, client):
-    commands = [("SET", "a", "1"), ("INCRBY", "a", "0"), ("SET", "probe:hold:100:b", "1"), ("INCR", "a")]
-    commands += [("GET", "probe:delayreply:100:c"), ("INCR", "a"), ("GET", "probe:hold:50:b"), ("ECHO", "end")]
-    commands += [("INCR", "a")]
-    expected = [OK, 1, OK, 2, refused("probe:delayreply:100:c"), 3, None, b"end", 4]
-    assert elapsed(lambda: check_equal(client.pipeline(commands), expected)) >= 0.25
+@pytest.mark.parametrize("size", [7_000, 10_000_000])
+def test_a_long_request_that_is_wanted_whole(probe, client, redis, size):
+    data = encode("GET", "probe:pass:b") + long_push("probe:whole:0:a") + encode("LLEN", "probe:whole:0:a")
+    for start in range(0, len(data), size):
+        client.send(data[start : start + size])
+    assert client.read_many(3) == [None, 1002, 1002]
+    numbers = [b"%d" % number for number in range(1000)]
+    assert redis.connect()("LRANGE", "probe:whole:0:a", 0, -1) == [b"x" * LONG, *numbers, b"y" * LONG]
+    assert probe.counts()["wanted"] > 0
 
 
-def check_equal(left, right):
-    assert left == right
+@pytest.mark.parametrize("leave", [Client.reset, Client.shutdown_write])
+def test_a_client_that_leaves_within_a_request_that_is_wanted_whole(probe, leave):
+    data = long_push("probe:whole:0:a")
+    for part in (70_000, LONG + 10_000, len(data) - 1):
+        client = probe.connect()
+        before = probe.counts()["wanted"]
+        client.send(data[:part])
+        wait_for(lambda: probe.counts()["wanted"] > before, what="the policy to want more")
+        leave(client)
+        if leave is Client.shutdown_write:
+            client.assert_closed()
+    probe.await_balance()
+    with probe.connect() as client:
+        assert client("EXISTS", "probe:whole:0:a") == 0
 
 
-def test_much_behind_a_held_request(probe, client):
-    """What comes while a request is held is kept within bounds, and served in order afterwards."""
-    commands = [("GET", "probe:hold:400:a")]
-    commands += [("SET", "probe:pass:b", "x" * 1000) for _ in range(3000)]
-    commands += [("GET", "probe:reply:end")]
-    assert client.pipeline(commands) == [None] + [OK] * 3000 + [refused("probe:reply:end")]
-
-
-# ---- rules in the ini file, and counters ----
-
-
-@pytest.mark.threads
-def test_rules_of_the_ini_file_and_reload(redis, pool, make_probe):
-    """Rules come from the file, a reload changes them, and what did not change keeps its state."""
-    probe = make_probe(redis, pool=pool, threads=1)
-    kept = "[probe:kept]\nrefuse = k\nafter = 2\n"
-    probe.write_rules(kept + "[probe:gone]\nrefuse = g\n")
-    reload(probe, rules=2)
+def test_a_request_that_is_wanted_whole_is_bounded(redis, pool, make_probe):
+    probe = make_probe(redis, pool=pool, max_request="1mb")
     client = probe.connect()
-    assert client("SET", "g", "1") == Error(b"PROBE gone")
-    assert client("SET", "k", "1") == OK
-    probe.write_rules(kept + "[probe:fresh]\nrefuse = f\n[probe:third]\nrefuse = t\n")
-    reload(probe, rules=3)
-    assert client.pipeline([("SET", "g", "1"), ("SET", "f", "1"), ("GET", "k")]) == [OK, Error(b"PROBE fresh"), b"1"]
-    assert client("GET", "k") == Error(b"PROBE kept")
-    assert stats(probe, "probe")["probe_refused_total"] == "3"
-    client.close()
+    client.send(encode("GET", "probe:pass:a"))
+    with pytest.raises((OSError, Closed)):
+        client.send(b"*100\r\n$5\r\nRPUSH\r\n$15\r\nprobe:whole:0:a\r\n")
+        for _ in range(97):
+            client.send(bulk(b"x" * 500_000))
+        client.read_many(2)
+    assert probe.peak_rss() < 64 * 2**20 + sanitizer_overhead()
     probe.await_balance()
 
 
-def reload(probe, rules):
-    probe.signal(signal.SIGHUP)
-    wait_for(lambda: stats(probe, "probe")["probe_rules"] == str(rules), what="the new rules")
+def test_rules_see_names_with_a_nul(redis, make_headgate, pool):
+    """A name that is not known, and the request behind it."""
+    headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = * !ping\nkeys =\nmax_bytes = 1\n")
+    with headgate.connect() as client:
+        assert client(b"FLUSHALL\0x").startswith(b"DENIED")
+    rules = "[deny:set]\ncommands = set\n[limit:all]\nlimit = 1000\nwindow = 10s\n"
+    with launch(make_headgate, redis, pool, rules).connect() as client:
+        assert client(b"NOSUCH\0x", "v" * 300_000).startswith(b"ERR unknown command")
+        assert client("SET", "k", "v").startswith(b"DENIED"), "what follows is judged by itself"

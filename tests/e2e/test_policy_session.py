@@ -1,10 +1,14 @@
-"""The policy contract where the state of a connection matters: transactions, CLIENT REPLY and subscriptions. Shown by
+"""The policy contract where the state of a connection matters: transactions, CLIENT REPLY, subscriptions, and what ends it:
+no request is left without its one on_reply. Shown by
 headgate-probe, as test_policy.py says."""
+
+import signal
+import time
 
 import pytest
 
 from harness.probe import refused
-from harness.resp import NULL, OK, PONG, QUEUED, Error, Push, bulk, encode
+from harness.resp import OK, QUEUED, Error, Push, bulk, encode, wait_for
 
 
 @pytest.fixture
@@ -12,21 +16,6 @@ def client(probe):
     with probe.connect() as client:
         yield client
 
-
-# ---- transactions ----
-
-
-def test_a_refusal_spoils_the_transaction(probe, client, redis):
-    commands = [("MULTI",), ("SET", "a", "1"), ("SET", "probe:reply:b", "2"), ("SET", "c", "3"), ("EXEC",), ("PING",)]
-    replies = client.pipeline(commands)
-    assert replies[:4] == [OK, QUEUED, refused("probe:reply:b"), QUEUED]
-    assert isinstance(replies[4], Error) and replies[4].startswith(b"EXECABORT")
-    assert replies[5] == PONG
-    assert redis.connect()("EXISTS", "a", "probe:reply:b", "c") == 0
-    assert client.pipeline([("MULTI",), ("INCR", "a"), ("EXEC",)]) == [OK, QUEUED, [1]]
-
-
-# ---- CLIENT REPLY: only Redis knows whether a request has a reply, and is given what it has to refuse ----
 
 REFUSED_BY_REDIS = Error(b"ERR unknown command 'refused-by-headgate', with args beginning with: ")
 
@@ -63,27 +52,6 @@ def test_a_refusal_behind_a_skipped_multi(probe, client):
     assert replies[2].startswith(b"EXECABORT") and replies[3] == 0
 
 
-# ---- subscriptions ----
-
-
-def test_while_subscribed_in_resp3(probe, client, redis):
-    client("HELLO", "3")
-    assert client("SUBSCRIBE", "news") == Push([b"subscribe", b"news", 1])
-    assert client("GET", "probe:reply:a") == refused("probe:reply:a")
-    publisher = redis.connect()
-    client.request("SET", "a", "probe:wait:a")
-    probe.await_counts(held=1)
-    publisher("PUBLISH", "news", "while held")
-    assert client.read() == Push([b"message", b"news", b"while held"])
-    with probe.connect() as other:
-        assert other("GET", "probe:release:a") == OK
-    assert client.read() == OK
-    client.send(encode("GETSET", "a", "probe:hold:200:a") + encode("GET", "probe:delayreply:50:b") + encode("GET", "c"))
-    assert client.read_many(3) == [b"probe:wait:a", refused("probe:delayreply:50:b"), NULL]
-    assert client("UNSUBSCRIBE") == Push([b"unsubscribe", b"news", 0])
-    assert client("GET", "probe:reply:a") == refused("probe:reply:a")
-
-
 def test_a_refusal_does_not_cut_a_push_in_two(fake, pool, make_probe):
     probe = make_probe(fake.url, pool=pool)
     client = probe.connect()
@@ -105,3 +73,56 @@ def test_a_refusal_does_not_cut_a_push_in_two(fake, pool, make_probe):
     client.read()
     client.close()
     probe.await_balance()
+
+
+def test_redis_dies_with_requests_under_way(probe, redis):
+    """All that was sent is lost, for each of the client's requests."""
+    clients = [probe.connect() for _ in range(5)]
+    for client in clients:
+        assert client.pipeline([("SET", "probe:pass:a", "1")] * 10) == [OK] * 10
+    redis.signal(signal.SIGSTOP)
+    for client in clients:
+        client.send(encode("SET", "probe:pass:a", "1") * 10)
+    probe.await_counts(passed=100, reply=50)
+    redis.kill()
+    for client in clients:
+        client.assert_closed()
+    probe.await_counts(reply=50, lost=50, ownerless=0)
+    redis.start()
+    wait_for(probe.serves, what="Redis to be back")
+
+
+def test_the_end_at_once_leaves_no_record(redis, pool, make_probe):
+    """The probe aborts if a request is open when its worker ends."""
+    probe = make_probe(redis, pool=pool)
+    client = probe.connect()
+    client.send(encode("SET", "probe:hold:60000:a", "1"))
+    probe.await_counts(held=1)
+    probe.signal(signal.SIGTERM)
+    time.sleep(0.1)
+    probe.signal(signal.SIGTERM)
+    assert probe.wait() == 0
+    client.assert_closed()
+
+
+def test_everything_at_once(redis, pool, make_probe):
+    """Many clients on two workers with every verdict, some of which vanish; each record is ended in the end."""
+    probe = make_probe(redis, pool=pool, threads=2)
+    orders = ["pass:a", "reply:a", "hold:20:a", "delayreply:20:a", "pass:b", "hold:5:b"]
+    for round_number in range(3):
+        clients = [probe.connect() for _ in range(40)]
+        for number, client in enumerate(clients):
+            commands = [encode("SET", "probe:" + orders[(number + i) % len(orders)], i) for i in range(30)]
+            client.send(b"".join(commands) + encode("ECHO", number))
+        for number, client in enumerate(clients):
+            if number % 4 == round_number:
+                client.reset()
+                continue
+            replies = client.read_many(31)
+            assert replies[30] == str(number).encode()
+            for i, reply in enumerate(replies[:30]):
+                order = "probe:" + orders[(number + i) % len(orders)]
+                assert reply == (refused(order) if "reply" in order else OK)
+            client.close()
+    # Each worker counts for itself.
+    wait_for(lambda: all(probe.counts()["open"] == 0 for _ in range(4)), what="the end of all requests")

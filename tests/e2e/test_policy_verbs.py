@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from harness.admin import stats
-from harness.resp import OK, PONG, Client, Error, encode, wait_for
+from harness.resp import OK, PONG, Client, Error, wait_for
 
 
 def shown(*elements):
@@ -111,14 +111,6 @@ def test_answered_later(respondent):
             admin.close()
 
 
-def test_a_question_that_waits_keeps_its_place(respondent, admin):
-    admin.send(encode("PING") + encode("PROBE", "WAIT") + encode("PROBE", "LUA", "return 1") + encode("PING"))
-    assert admin.read() == PONG
-    admin.assert_silent()
-    tell(respondent, 1)
-    assert admin.read_many(3) == [b"told", shown(1), PONG]
-
-
 @pytest.mark.parametrize("leave", [Client.close, Client.reset])
 def test_who_asked_leaves_before_the_answer(respondent, leave):
     for _ in range(20):
@@ -159,23 +151,3 @@ def test_the_process_ends_while_questions_wait(redis, make_probe, end):
     assert last.read() == b"the last word"
     last.assert_closed()
     assert probe.wait() == 0
-
-
-@pytest.mark.threads
-def test_many_questions_at_once(redis, make_probe):
-    """Of every kind, on many connections, some of which vanish."""
-    probe = make_probe(redis, threads=4)
-    admins = [probe.admin() for _ in range(30)]
-    for number, admin in enumerate(admins):
-        admin.send(encode("PROBE", "LUA", f"return {{{number}, 'a'}}") + encode("STATS") + encode("PROBED", number))
-        admin.send(encode("CLIENTS") + encode("PROBE", "LUA", f"return string.rep('{number}', 50000)"))
-    for number, admin in enumerate(admins):
-        if number % 5 == 0:
-            admin.reset()
-            continue
-        replies = admin.read_many(5)
-        assert replies[0] == shown(number, b"a")
-        assert replies[1].startswith(b"# Server")
-        assert replies[2] == b"%d" % number
-        assert replies[4] == shown(b"%d" % number * 50000)
-        admin.close()

@@ -1,6 +1,5 @@
 """Command line, signals, reload, sockets, threads."""
 
-import os
 import signal
 import socket
 import stat
@@ -10,11 +9,9 @@ import pytest
 
 from harness.admin import send_and_await
 from harness.names import Names
-from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.resp import OK, PONG, Client, encode, wait_for
 from harness.servers import elapsed, free_port, run_headgate
 from harness.threads import stopped_worker
-
-# ---- command line ----
 
 
 def test_a_wrong_command_line():
@@ -22,9 +19,6 @@ def test_a_wrong_command_line():
         result = run_headgate(*arguments)
         assert result.returncode == 1, arguments
         assert result.stderr != "" and result.stdout == "", arguments
-
-
-# ---- SIGTERM and SIGINT ----
 
 
 def test_draining_finishes_what_is_under_way(redis, make_headgate, pool):
@@ -91,36 +85,6 @@ def test_signals_at_the_very_end_change_nothing(redis, make_headgate, number):
     while headgate.process.poll() is None:
         headgate.signal(number)
     assert headgate.process.returncode == 0
-
-
-# ---- SIGHUP ----
-
-
-def refused(headgate):
-    with headgate.connect() as client:
-        try:
-            client.request("PING")
-            return isinstance(client.read(), Error)
-        except (Closed, ConnectionError):
-            return True
-
-
-def test_a_faulty_reload_changes_nothing_and_says_why(redis, make_headgate):
-    headgate = make_headgate(redis, max_clients=100)
-    client = headgate.connect()
-    headgate.write_config(max_clients=1, nonsense="x")
-    headgate.signal(signal.SIGHUP)
-    wait_for(lambda: "nonsense" in headgate.log(), what="the fault in the log")
-    assert not refused(headgate)
-    assert client("PING") == PONG
-    headgate.write_config(max_clients=100, nonsense=None)
-    os.unlink(headgate.config_path)
-    headgate.signal(signal.SIGHUP)
-    wait_for(lambda: "No such file" in headgate.log(), what="the missing file in the log")
-    assert not refused(headgate)
-
-
-# ---- sockets ----
 
 
 def test_unix_sockets_on_both_sides(redis, make_headgate, tmp_path, pool):

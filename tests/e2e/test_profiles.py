@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from harness.admin import stats
-from harness.resp import OK, Error, encode, wait_for
+from harness.resp import OK, encode, wait_for
 from harness.target import client_list, info
 
 # Of each worker: the profiles that linger, with a shared lane and perhaps one for scripts, those of the default
@@ -44,18 +44,14 @@ def logged_in(password):
     return encode("AUTH", "default", password)
 
 
-def hello(password):
-    return encode("HELLO", 3, "AUTH", "default", password)
-
-
-def test_ten_thousand_passwords_of_one_client(redis, make_headgate):
+def test_a_thousand_passwords_of_one_client(redis, make_headgate):
     """Any password fits a user that needs none. Each is used on a shared lane, too."""
     headgate = make_headgate(redis, threads=2)
     client, other = headgate.connect(), headgate.connect()
     assert other("SET", "k", 1) == OK
     opened = int(stats(headgate)["lanes_opened_total"])
     with Watch(redis) as watch:
-        for number, password in enumerate(passwords(10_000)):
+        for number, password in enumerate(passwords(1_000)):
             assert client("AUTH", "default", password) == OK
             assert client("GET", "k") == b"1"
             if number % 100 == 0:
@@ -63,19 +59,6 @@ def test_ten_thousand_passwords_of_one_client(redis, make_headgate):
     assert watch.largest <= FEW * 2
     # Who changes so often is given no further lane to share, so that none are opened and closed all the time.
     assert int(stats(headgate)["lanes_opened_total"]) - opened <= 100
-
-
-def test_clients_that_come_with_a_password_each_and_go(redis, make_headgate):
-    headgate = make_headgate(redis)
-    with Watch(redis) as watch:
-        for password in passwords(600):
-            with headgate.connect() as client:
-                client.send(hello(password))
-                assert not isinstance(client.read(), Error)
-                assert client("SET", "k", 1) == OK
-                assert client("EVAL", "return 1", 0) == 1
-    assert watch.largest <= FEW
-    wait_for(lambda: len(client_list(redis.connect())) <= FEW, what="few connections to stay")
 
 
 @pytest.mark.parametrize("staying", (0, 1))

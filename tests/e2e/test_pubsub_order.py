@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from harness.admin import send_and_await, stats
+from harness.admin import stats
 from harness.relay import Relay
-from harness.resp import OK, PONG, Push, encode, wait_for
+from harness.resp import OK, PONG, Push, wait_for
 
 # One way, while it matters. To open a connection and to be greeted takes twice as long, or three times with a password.
 DELAY = 1.0
@@ -57,19 +57,6 @@ def test_a_subscribe_is_not_overtaken(redis, relay, make_headgate, threads, vers
         assert isinstance(message, Push if version == 3 else list)
         subscriber.close()
         wait_for(lambda: publisher("PUBSUB", "NUMSUB", "c")[1] == 0, what="the subscriber to be gone")
-
-
-def test_without_one_it_is(redis, relay, make_headgate):
-    """What it is good for."""
-    with redis.connect() as admin:
-        assert admin("ACL", "SETUSER", "default", ">pw", "on") == OK
-    headgate = make_headgate(relay.url, exclusive_ready=0, upstream_password="pw", connect_timeout="20s")
-    publisher, subscriber = headgate.connect(), headgate.connect()
-    assert publisher("PING") == PONG
-    with far_away(relay):
-        send_and_await(headgate, subscriber, encode("SUBSCRIBE", "c"))
-        assert publisher("PUBLISH", "c", 1) == 0
-    assert subscriber.read()[0] == b"subscribe"
 
 
 def test_a_full_redis_is_no_nonsense(redis, make_headgate):

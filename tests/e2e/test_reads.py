@@ -35,10 +35,7 @@ def await_copy(group, key, value):
         wait_for(lambda one=server: has(one), 30, "the replicas to have it")
 
 
-# ---- by whom ----
-
-
-@pytest.mark.parametrize(("reads", "threads"), (("prefer-replica", 1), ("replica", 4)))
+@pytest.mark.parametrize(("reads", "threads"), (("replica", 4),))
 def test_reads_reach_replicas_and_writes_the_master(group, make, reads, threads):
     headgate = make(reads, threads=threads)
     clients = [headgate.connect() for _ in range(8)]
@@ -99,29 +96,12 @@ def test_nothing_else_is_read_from_them(group, make):
         assert [count.of(server) for server in replicas(group)] == [0, 0], name
 
 
-def test_transactions_are_the_masters(group, make):
-    headgate = make()
-    client = headgate.connect()
-    reading = Calls(group, "get")
-    assert client("WATCH", "k") == OK
-    client("GET", "k")
-    assert client("MULTI") == OK
-    assert client("GET", "k") == b"QUEUED"
-    assert len(client("EXEC")) == 1
-    assert reading.of(group.master()) == 2
-    client("GET", "k")
-    assert reading.of(group.master()) == 2, "and reads are the replicas' again behind it"
-
-
-# ---- own writes ----
-
-
 @pytest.mark.parametrize("write", (("SET", "p", "{}"), ("EVAL", "return redis.call('SET', KEYS[1], ARGV[1])", 1, "p", "{}")))
 def test_a_pipeline_sees_its_own_writes(group, make, write):
     """Even when the client has said that it does not mind: they are in the order in which it has sent them."""
     headgate = make()
     client = headgate.connect()
-    for number in range(50):
+    for number in range(20):
         said = [tuple(str(word).format(number) for word in write), ("GET", "p"), ("GET", "p"), ("PING",), ("GET", "p")]
         replies = client.pipeline(said)
         assert replies[1] == replies[2] == str(number).encode(), replies
@@ -130,7 +110,7 @@ def test_a_pipeline_sees_its_own_writes(group, make, write):
 def test_a_read_does_not_see_what_was_written_after_it(group, make):
     headgate = make()
     client, other = headgate.connect(), headgate.connect()
-    for number in range(100):
+    for number in range(30):
         assert other("SET", "q", f"before {number}") == OK
         await_copy(group, "q", f"before {number}".encode())
         assert client.pipeline([("GET", "q"), ("SET", "q", "later")]) == [f"before {number}".encode(), OK]

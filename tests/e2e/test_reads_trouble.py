@@ -2,18 +2,15 @@
 
 import signal
 import threading
-import time
 
 import pytest
 
 from harness.admin import stats
-from harness.counting import Counting
 from harness.fake_redis import FakeRedis
 from harness.fake_sentinel import FakeSentinel, url_of
 from harness.reads import Calls, await_fit, fit, nodes
 from harness.resp import OK, Closed, Error, bulk, encode, wait_for
 from harness.sentinel import Group
-from harness.servers import free_port
 
 FAST = {"sentinel_check": "100ms", "sentinel_timeout": "20s", "read_own_writes": "0", "upstream_wait": "60s"}
 
@@ -141,25 +138,6 @@ def test_what_a_replica_that_hangs_has_not_answered_is_answered_by_another(group
 # ---- replicas that are not fit ----
 
 
-def test_one_without_its_master_is_not_read_from(group, make_headgate):
-    """Redis says MASTERDOWN meanwhile, which nobody gets to see."""
-    headgate = start(group, make_headgate, "prefer-replica")
-    written(headgate, group, "k", "v")
-    with Readers(headgate, "k", b"v", count=4) as readers:
-        readers.await_rounds()
-        for server in replicas(group):
-            with group.direct(server) as direct:
-                direct("CONFIG", "SET", "replica-serve-stale-data", "no")
-                direct("REPLICAOF", "127.0.0.1", free_port())
-        wait_for(lambda: fit(headgate) == set(), 60, "none to be left")
-        readers.await_rounds()
-        for server in replicas(group):
-            with group.direct(server) as direct:
-                direct("REPLICAOF", group.servers[0].host, group.servers[0].port)
-        await_fit(headgate, replicas(group))
-        readers.await_rounds()
-
-
 def test_a_user_whom_no_replica_knows_is_told_so_where_no_master_may_be_read(group, make_headgate):
     """The replicas are fit for others meanwhile: what waits is not sent round in a circle."""
     headgate = start(group, make_headgate, "replica", upstream_wait="1s")
@@ -240,62 +218,3 @@ def test_the_rest_of_a_reply_that_has_begun_is_not_made_up(make_headgate):
         client.read()
     for fake in (master, replica, sentinel):
         fake.close()
-
-
-# ---- masters that change ----
-
-
-def test_failovers_under_load(make_headgate):
-    """Those who count are not disturbed by those who read, whose values never run back while they have written."""
-    made = Group()
-    try:
-        headgate = start(made, make_headgate, "prefer-replica", threads=4, read_own_writes="1h")
-        clients = [Counting(headgate, f"count:{place}") for place in range(2)]
-        own = [OwnReader(headgate, f"own:{place}") for place in range(2)]
-        for number in range(3):
-            made.failover()
-            wait_for(lambda: all(len(client.servers) > number + 1 for client in clients), 60, "another server")
-            made.await_agreement(replicas=1)
-        for client in own + clients:
-            client.end()
-        assert [client.faults for client in clients + own] == [[]] * 4
-        assert all(client.rounds > 0 for client in own)
-    finally:
-        made.discard()
-
-
-class OwnReader:
-    """Writes an increasing number and reads it: on one connection it never is another, but for what a failover lost."""
-
-    def __init__(self, headgate, key):
-        self.headgate = headgate
-        self.key = key
-        self.ends = threading.Event()
-        self.faults = []
-        self.rounds = 0
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self):
-        number = 0
-        while not self.ends.is_set():
-            try:
-                with self.headgate.connect() as client:
-                    client.socket.settimeout(60)
-                    while not self.ends.is_set():
-                        number += 1
-                        self._round(client, number)
-            except (Closed, OSError):
-                time.sleep(0.01)
-
-    def _round(self, client, number):
-        replies = client.pipeline([("SET", self.key, number), ("GET", self.key)])
-        if isinstance(replies[0], Error) or isinstance(replies[1], Error):
-            return
-        if replies[1] != str(number).encode():
-            self.faults.append((number, replies))
-        self.rounds += 1
-
-    def end(self):
-        self.ends.set()
-        self.thread.join(90)

@@ -77,8 +77,6 @@ def test_stats_say_when_it_was(redis, make_headgate):
     assert first["last_reload_seconds"] < done["last_reload_seconds"] <= int(time.time())
 
 
-# ---- what belongs to an address ----
-
 STAYS = "was changed in the file; that takes a restart, the old value stays"
 
 
@@ -101,24 +99,3 @@ def test_who_may_come_waits_with_where(redis, make_headgate):
         assert stranger.recv(100).startswith(b"-DENIED")
     assert ask(headgate, "/stats.json").status == 401
     assert headgate.told("PING") == b"PONG"
-
-
-def test_credentials_wait_with_their_redis(redis, make_redis, make_headgate, pool):
-    other = make_redis()
-    for server, user in ((redis, "app"), (other, "new")):
-        with server.connect() as direct:
-            assert direct("ACL", "SETUSER", user, "on", f">of-{user}", "~*", "&*", "+@all") == OK
-    headgate = make_headgate(
-        redis, pool=pool, reload_on_change="off", upstream_user="app", upstream_password="of-app", admin_password=""
-    )
-    client = headgate.connect()
-    assert client("ACL", "WHOAMI") == b"app"
-    headgate.write_config(upstream=other.url, upstream_user="new", upstream_password="of-new")
-    lines = text(reload(headgate, "VERBOSE")).splitlines()
-    told = ("upstream", "upstream_user (with upstream)", "upstream_password (with upstream)")
-    assert lines == [f"{name} {STAYS}" for name in told]
-    for each in (client, headgate.connect()):
-        assert each("ACL", "WHOAMI") == b"app" and each.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])[2] == [b"app"]
-    assert headgate.terminate() == 0
-    headgate.start()
-    assert headgate.told("ACL", "WHOAMI") == b"new"

@@ -269,9 +269,6 @@ def test_an_end_does_not_wait_for_the_resolver(names, places, make_named):
     assert headgate.process.returncode == 0
 
 
-# ---- the server for statistics ----
-
-
 def test_the_server_for_statistics_moves(redis, names, places, make_headgate):
     names.set(NAME, places[0].host)
     headgate = make_headgate(redis, start=False, **OFTEN)

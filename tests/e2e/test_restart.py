@@ -23,45 +23,35 @@ from harness.visitors import Visitors
 # ---- who is there, and who comes ----
 
 
-def test_nobody_is_refused(redis, make_headgate, pool):
-    """Eight clients that connect all the time, and one that blocks, through two restarts."""
-    headgate = make_headgate(redis, pool=pool, drain_timeout="1h")
-    visitors = Visitors(headgate.address)
+def test_nobody_is_refused(redis, make_headgate, tmp_path, pool):
+    """Clients that connect all the time, by TCP and by a file, and one that blocks, through two restarts."""
+    path = tmp_path / "headgate.sock"
+    headgate = make_headgate(redis, start=False, pool=pool, unix_socket_mode="0600", drain_timeout="1h")
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}", admin=f"unix:{tmp_path}/admin.sock")
+    headgate.start()
+    visitors = [Visitors(headgate.address), Visitors(path)]
+
+    def await_visitors():
+        for some in visitors:
+            some.await_more()
+
     for _ in range(2):
         blocked = headgate.connect()
         blocked.request("BLPOP", "none", 0)
-        visitors.await_more()
+        await_visitors()
         second = take_over(make_headgate, headgate)
-        visitors.await_more()
-        headgate.terminate(timeout=60)
+        await_visitors()
+        assert headgate.terminate(timeout=60) == 0
         blocked.assert_closed()
-        assert headgate.process.returncode == 0
-        visitors.await_more()
-        headgate = second
-    visitors.end()
-    assert visitors.faults == []
-
-
-def test_nobody_is_refused_on_a_unix_socket(redis, make_headgate, tmp_path):
-    path = tmp_path / "headgate.sock"
-    headgate = make_headgate(redis, start=False, unix_socket_mode="0600", drain_timeout="1h")
-    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}", admin=f"unix:{tmp_path}/admin.sock")
-    headgate.start()
-    visitors = Visitors(path)
-    for _ in range(2):
-        visitors.await_more()
-        second = take_over(make_headgate, headgate)
-        visitors.await_more()
-        assert headgate.terminate() == 0
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        visitors.await_more()
+        await_visitors()
         with Client(tmp_path / "admin.sock") as admin:
             assert admin("PING") == PONG
         headgate = second
-    visitors.end()
-    assert visitors.faults == []
+    for some in visitors:
+        some.end()
+        assert some.faults == []
     assert headgate.terminate() == 0
-    assert not path.exists() and not (tmp_path / "admin.sock").exists()
     assert sorted(os.listdir(tmp_path)) == []
 
 
@@ -121,7 +111,7 @@ def test_a_take_over_that_fails_takes_nothing(redis, serving, tmp_path, option, 
     addresses[option] += f", {wrong}"
     lines = [f"{name} = {value}\n" for name, value in addresses.items()]
     config.write_text(f"[headgate]\nupstream = 127.0.0.1:{free_port()}\n" + "".join(lines))
-    visitors, others = Visitors(serving.address, 4), Visitors(tmp_path / "h.sock", 4)
+    visitors, others = Visitors(serving.address), Visitors(tmp_path / "h.sock")
     before = files(tmp_path)
     for _ in range(3):
         visitors.await_more(20)
@@ -138,11 +128,12 @@ def test_a_take_over_that_fails_takes_nothing(redis, serving, tmp_path, option, 
         assert admin("PING") == PONG
 
 
-def take_over_at(path, tmp_path):
-    """What becomes of a take-over of that Unix socket."""
+def take_over_at(path, tmp_path, binary=BINARY, by=()):
+    """What becomes of a take-over of that Unix socket, by a program that starts it."""
     config = tmp_path / "second.ini"
     config.write_text(f"[headgate]\nlisten = unix:{path}\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
-    return run_headgate("-c", config, "--take-over")
+    command = [*by, binary, "-c", config, "--take-over"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
 def test_a_unix_socket_of_another_program_is_left_alone(redis, tmp_path):
@@ -159,18 +150,14 @@ def test_a_unix_socket_of_another_program_is_left_alone(redis, tmp_path):
 @pytest.mark.root
 def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path, open_binary):
     """As with TCP, where the kernel sees to it."""
-    config = tmp_path / "second.ini"
-    config.write_text(f"[headgate]\nlisten = unix:{tmp_path}/h.sock\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
     # All of which the other user can get at, wherever the tests lie.
     tmp_path.chmod(0o777)
     for parent in tmp_path.parents:
         if parent.is_relative_to(tempfile.gettempdir()) and parent != pathlib.Path(tempfile.gettempdir()):
             parent.chmod(0o755)
     (tmp_path / "h.sock").chmod(0o777)
-    result = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", open_binary, "-c", config, "--take-over"],
-        capture_output=True, text=True, timeout=30,
-    )
+    by = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    result = take_over_at(tmp_path / "h.sock", tmp_path, open_binary, by)
     assert result.returncode == 1 and "is left alone: user 0 listens on it" in result.stderr
     with Client(tmp_path / "h.sock") as client:
         assert client("PING") == PONG
@@ -179,11 +166,8 @@ def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path, open_binary
 @pytest.mark.root
 def test_who_is_in_another_container_is_left_alone(serving, tmp_path):
     """Its process has no number there, so that it cannot be told whether it is a Headgate."""
-    config = tmp_path / "second.ini"
-    config.write_text(f"[headgate]\nlisten = unix:{tmp_path}/h.sock\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
     before = files(tmp_path)
-    command = ["unshare", "--pid", "--fork", "--kill-child", BINARY, "-c", config, "--take-over"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    result = take_over_at(tmp_path / "h.sock", tmp_path, by=("unshare", "--pid", "--fork", "--kill-child"))
     assert result.returncode == 1 and "another container" in result.stderr and "end it first" in result.stderr
     assert files(tmp_path) == before
     with Client(tmp_path / "h.sock") as client:
@@ -231,21 +215,6 @@ def test_another_may_start_while_one_drains(redis, make_headgate, tmp_path):
     with Client(tmp_path / "a.sock") as client, Client(tmp_path / "b.sock") as admin:
         assert client("PING") == PONG and admin("PING") == PONG
     assert second.serves()
-
-
-def test_who_blocks_holds_nothing_up(redis, make_headgate, pool):
-    headgate = make_headgate(redis, pool=pool, drain_timeout="1h")
-    clients = [headgate.connect() for _ in range(3)]
-    for client, words in zip(clients, (("BLPOP", "k", 0), ("XREAD", "BLOCK", 0, "STREAMS", "s", "$"), ("WAIT", 1, 0))):
-        client("SET", "k2", "v")
-        client.request(*words)
-    with redis.connect() as observer:
-        wait_for(lambda: b"blocked_clients:3" in observer("INFO", "clients"), what="the clients to block")
-        headgate.terminate(timeout=60)
-        assert headgate.process.returncode == 0
-        for client in clients:
-            client.assert_closed()
-        wait_for(lambda: b"blocked_clients:0" in observer("INFO", "clients"), what="Redis to be left")
 
 
 def test_who_blocks_only_now_is_given_a_moment(redis, make_headgate, pool):
@@ -308,7 +277,7 @@ def test_a_restart_behind_a_socket_unit(redis, make_headgate, handed, tmp_path):
     headgate.port, headgate.admin_port = (sock.getsockname()[1] for sock in handed[:2])
     headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}", admin=f"127.0.0.1:{headgate.admin_port}")
     launch_with(headgate, handed)
-    visitors, others = Visitors(headgate.address, 8), Visitors(path, 4)
+    visitors, others = Visitors(headgate.address), Visitors(path)
     for _ in range(2):
         visitors.await_more()
         others.await_more()

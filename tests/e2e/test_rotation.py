@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from harness.admin import stats
 from harness.resp import OK, QUEUED, wait_for
 
 PATIENCE = 40
@@ -138,11 +137,6 @@ def test_two_rotations_under_load(headgate, direct, secret):
     assert "third" not in headgate.log() and "second" not in headgate.log().replace("one second", "")
 
 
-def lanes(headgate):
-    told = stats(headgate)
-    return int(told["lanes_shared"]) + int(told["lanes_exclusive"])
-
-
 def test_a_password_that_redis_does_not_take_yet(headgate, direct, secret):
     """The file is there before Redis knows of it: the old one serves until then."""
     load = Load(headgate, count=4)
@@ -175,34 +169,6 @@ def test_connections_that_nobody_has_any_more_while_a_password_is_tried(headgate
     add_user(direct, ">new")
     await_lines(headgate, TAKEN, workers(headgate))
     add_user(direct, "<old")
-    Busy(headgate).finish(direct)
-
-
-def test_a_password_that_is_taken_back(headgate, direct, secret):
-    load = Load(headgate, count=4)
-    put(secret, "wrong")
-    await_lines(headgate, NOT_TAKEN, workers(headgate))
-    put(secret, "old")
-    await_lines(headgate, "the configuration was reloaded", 2)
-    time.sleep(2.5)
-    before = refusals(direct)
-    time.sleep(3)
-    assert refusals(direct) == before, "it is not tried any more"
-    Busy(headgate).finish(direct)
-    load.finish()
-
-
-def test_redis_has_no_other_password_any_more(headgate, direct, secret, redis, pool):
-    """Redis was told first, and the old one is gone: what there is goes on, and what is made anew waits for the file."""
-    await_lines(headgate, "connected to Redis", workers(headgate))
-    client = headgate.connect()
-    assert client("ACL", "WHOAMI") == b"app"
-    direct("ACL", "SETUSER", "app", ">new", "<old")
-    assert client("ACL", "WHOAMI") == b"app"
-    put(secret, "new")
-    await_lines(headgate, "new", workers(headgate))
-    wait_for(lambda: headgate.connect()("ACL", "WHOAMI") == b"app", what="new clients", seconds=PATIENCE)
-    assert client("ACL", "WHOAMI") == b"app"
     Busy(headgate).finish(direct)
 
 

@@ -1,14 +1,11 @@
 """[route:NAME] reads = …: rules say which requests replicas answer, and which the master, whatever the server says."""
 
-
 import pytest
 
-from harness.admin import await_end_seen, stats
-from harness.cluster import Cluster, tag_of
-from harness.reads import Calls, await_fit, nodes
-from harness.resp import OK, Client, Error, wait_for
+from harness.admin import await_end_seen
+from harness.reads import Calls, await_fit
+from harness.resp import OK, Error
 from harness.sentinel import Group
-from harness.servers import free_port
 
 
 def replicas(group):
@@ -45,9 +42,6 @@ def who_reads(group, client, *request, times=6):
     return "master" if of_master else "replica"
 
 
-# ---- which requests ----
-
-
 def test_keys_are_routed_to_replicas(group, make):
     headgate = make(route("cache", keys="cache:*", reads="prefer-replica"), threads=4)
     for client in [headgate.connect() for _ in range(4)]:
@@ -71,9 +65,6 @@ def test_writes_transactions_and_own_writes_are_the_masters(group, make):
             assert client("SET", "own", number) == OK
             assert client("GET", "own") == str(number).encode()
         assert who_reads(group, client, "GET", "k") == "master", "it wrote"
-
-
-# ---- order ----
 
 
 def test_a_pipeline_of_both_kinds_keeps_its_order(group, make):
@@ -120,62 +111,3 @@ def test_who_may_only_read_replicas_waits_for_one_and_others_do_not(make_headgat
         assert reading.of(own.master()) == 5
     finally:
         own.discard()
-
-
-# ---- settings ----
-
-
-def test_only_the_servers_that_it_names_have_it(group, make_headgate):
-    port = free_port()
-    headgate = make_headgate(group.url, start=False, read_own_writes="0", sentinel_timeout="20s")
-    headgate.write_rules(
-        f"[server:second]\nlisten = 127.0.0.1:{port}\nupstream = {group.url}\n"
-        + route("cache", keys="cache:*", reads="prefer-replica", servers="default")
-    )
-    headgate.start()
-    await_fit(headgate, replicas(group))
-    with headgate.connect() as client, Client(("127.0.0.1", port)) as other:
-        assert who_reads(group, client, "GET", "cache:1") == "replica"
-        assert who_reads(group, other, "GET", "cache:1") == "master"
-
-
-# ---- before a cluster ----
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=1) as made:
-        yield made
-
-
-def calls(node, command):
-    for line in node.ask("INFO", "commandstats").decode().splitlines():
-        if line.startswith(f"cmdstat_{command}:calls="):
-            return int(line.split("=")[1].split(",")[0])
-    return 0
-
-
-def test_before_a_cluster(cluster, make_headgate):
-    headgate = make_headgate(
-        cluster.url(), start=False, threads=4, read_own_writes="0", upstream_wait="60s", sentinel_check="100ms",
-        sentinel_timeout="20s",
-    )
-    headgate.write_rules(route("cache", keys="*:cache", reads="prefer-replica") + route("s", keys="*:strict", reads="replica"))
-    headgate.start()
-
-    def are_fit():
-        listed = nodes(headgate, "replica")
-        return len(listed) == 3 and all(node["state"] == "up" and node["lag"] != "" for node in listed)
-
-    wait_for(are_fit, 60, "the replicas to be fit")
-    tags = [f"{{{tag_of(slot)}}}" for slot in range(100, 16384, 16384 // 12)]
-    for node in cluster.alive():
-        node.tell("CONFIG", "RESETSTAT")
-    with headgate.connect() as client:
-        said = [("GET", tag + kind) for tag in tags for kind in (":cache", ":strict", ":other")]
-        assert client.pipeline(said) == [None] * len(said)
-        assert [client(*request) for request in said] == [None] * len(said)
-    of_masters = sum(calls(node, "get") for node in cluster.masters)
-    of_replicas = sum(calls(node, "get") for node in cluster.replicas)
-    assert (of_masters, of_replicas) == (2 * len(tags), 4 * len(tags))
-    assert int(stats(headgate, "topology")["reads_replica_total"]) == of_replicas

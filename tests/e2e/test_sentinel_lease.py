@@ -63,19 +63,3 @@ def test_a_lease_is_renewed_at_the_new_master(sentinels, servers, make_headgate,
         assert direct("PTTL", "lock:a") > 0
         assert client("DEL", "lock:a") == 1
     assert sum(losses(headgate).values()) == 0
-
-
-def test_a_lock_that_the_failover_has_lost(sentinels, servers, make_headgate):
-    """It had not reached the replica: it is lost, with a reason, and not brought back."""
-    headgate = make_headgate(url_of(sentinels), start=False)
-    headgate.write_rules(RULE)
-    headgate.start()
-    with headgate.connect() as client, servers[1].connect() as direct:
-        assert direct("REPLICAOF", "NO", "ONE") == OK
-        take(client, "lock:a")
-        await_lease(headgate, "lock:a")
-        fail_over(sentinels, servers)
-        wait_for(lambda: sum(losses(headgate).values()) == 1, 30, "the loss")
-        assert losses(headgate)["gone"] == 1
-        assert direct("EXISTS", "lock:a") == 0
-    headgate.await_log("lock:a")

@@ -1,6 +1,5 @@
 """[server:NAME]: several Redis servers behind one Headgate, each as if it were alone."""
 
-import signal
 
 import pytest
 
@@ -8,14 +7,12 @@ from harness import tls
 from harness.certificates import certificates
 from harness.global_limits import Stopped
 from harness.latency import words_of
-from harness.leases import COMPARE_AND_DELETE, LEASE, assert_kept, await_left, remaining
+from harness.leases import LEASE, assert_kept, await_left, remaining
 from harness.leases import rule as lease
 from harness.limits import refuses
 from harness.limits import rule as limit
-from harness.names import Names
 from harness.program import Program
-from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
-from harness.servers import free_port
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.several import Several
 from harness.threads import at_once
 
@@ -125,22 +122,6 @@ def test_certificates_of_a_server_are_its_own(three_ways):
     assert days[0] > 80 and days[1] > 80 and days[2] > 80, "the queue has that of [headgate], though nobody asks for it"
 
 
-def test_a_name_that_leads_to_another_server_is_refused(make_headgate, redis, tmp_path):
-    """What no file shows: the loop would be found when the descriptors have gone."""
-    names = Names(tmp_path)
-    several = Several(make_headgate, {"cache": redis}, start=False, own={"looped": {"upstream_wait": "1s"}})
-    names.set("elsewhere.test", "127.0.0.1")
-    several.redis["looped"], several.ports["looped"] = f"elsewhere.test:{several.ports['cache']}", free_port()
-    several.write("")
-    several.headgate.environment = names.environment()
-    several.headgate.start()
-    several.headgate.await_log("it leads to Headgate itself")
-    assert several.connect("cache")("PING") == PONG
-    assert several.stat("clients_accepted_total", "cache") <= 2, "who waited for the start, and this one"
-    reply = several.connect("looped")("PING")
-    assert isinstance(reply, Error) and b"leads to Headgate itself" in reply
-
-
 # ---- none harms another ----
 
 
@@ -213,73 +194,6 @@ def test_a_lock_of_one_name_is_a_lock_on_each(make_several):
             one.finish()
 
 
-MASTERS = [f"m{number}" for number in range(1, 6)]
-
-
-class RedLock:
-    """The algorithm as it is described: a lock is had by who has it on most of the masters, in time."""
-
-    def __init__(self, several, token):
-        self.clients = {name: several.connect(name) for name in MASTERS}
-        self.token = token
-        for client in self.clients.values():
-            client.socket.settimeout(20)
-
-    def each(self, *command):
-        """What the masters that can be reached say; they are asked one after the other."""
-        replies = {}
-        for name, client in list(self.clients.items()):
-            try:
-                replies[name] = client(*command)
-            except (Closed, ConnectionError, TimeoutError):
-                self.clients.pop(name).close()
-        return replies
-
-    def acquire(self, key, milliseconds=20000):
-        replies = self.each("SET", key, self.token, "NX", "PX", milliseconds)
-        if sum(reply == OK for reply in replies.values()) > len(MASTERS) // 2:
-            return True
-        self.release(key)
-        return False
-
-    def release(self, key):
-        return sum(reply == 1 for reply in self.each("EVAL", COMPARE_AND_DELETE, 1, key, self.token).values())
-
-
-@pytest.mark.threads
-@pytest.mark.parametrize("end", ["kill", "stop"])
-def test_a_redlock_of_five_masters_of_which_one_dies(make_several, end):
-    """By one Headgate, whose leases watch over the lock on each. The lock is one process's throughout; it can be taken
-    and given back while one master is dead, or hangs, and when it has come back without what it knew."""
-    bounds = {"upstream_wait": "200ms", "upstream_reply_timeout": "500ms", "connect_timeout": "200ms"}
-    several = make_several(MASTERS, lease(), own={"m2": bounds})
-    mine, other = RedLock(several, "mine"), RedLock(several, "other")
-    assert mine.acquire("lock:red")
-    assert not other.acquire("lock:red")
-    victim = several.redis["m2"]
-    if end == "kill":
-        victim.kill()
-    else:
-        victim.signal(signal.SIGSTOP)
-    other.each("PING")
-    wait_for(lambda: several.stat("upstream_up", "m2") == 0, what="it to be missed")
-    assert not other.acquire("lock:red"), "four of five know of it"
-    assert mine.release("lock:red") == 4
-    assert other.acquire("lock:red"), "four of five are enough"
-    assert not mine.acquire("lock:red")
-    for name in set(MASTERS) - {"m2"}:
-        assert several.stat("upstream_up", name) == 1 and several.stat("requests_lost_total", name) == 0, name
-    if end == "kill":
-        victim.start()
-    else:
-        victim.signal(signal.SIGCONT)
-    wait_for(lambda: several.connect("m2")("PING") == PONG, what="it to be served again")
-    third = RedLock(several, "third")
-    assert not third.acquire("lock:red")
-    assert other.release("lock:red") >= 4
-    assert third.acquire("lock:red")
-
-
 # ---- statistics ----
 
 
@@ -336,15 +250,6 @@ def test_what_cannot_be_asked(make_several):
         assert several.ask("PING") == "PONG", question
 
 
-def test_a_server_is_asked_about_only_by_who_is_trusted(make_several):
-    several = make_several(("cache", "queue"), admin_password="let me in")
-    for question in (("SERVERS",), ("SERVER", "cache", "STATS"), ("SERVER", "cache", "AUTH", "let me in")):
-        assert b"NOAUTH" in several.reply(*question)
-    with several.headgate.admin() as admin:
-        assert admin("AUTH", "let me in") == OK
-        assert b"requests_total" in admin("SERVER", "cache", "STATS")
-
-
 # ---- reload, drain, and one process after another ----
 
 
@@ -364,30 +269,3 @@ def test_a_reload_concerns_all_or_none(make_several):
     wait_for(lambda: isinstance(queue("ECHO", "a"), Error), what="the new rule")
     assert cache("ECHO", "a") == b"a"
     assert "max_clients = 5\n" in several.ask("CONFIG").partition("[server:cache]")[2]
-
-
-def test_all_are_drained(make_several):
-    """Each finishes what is under way; who comes later finds nobody."""
-    several = make_several(threads=2, drain_timeout="20s")
-    waiting = {name: several.connect(name) for name in NAMES}
-    for client in waiting.values():
-        client.send(encode("BLPOP", "jobs", 0))
-    wait_for(lambda: several.stat("clients_exclusive") == 3, what="all to wait")
-    several.headgate.signal(signal.SIGTERM)
-    several.headgate.await_log("draining")
-    for name in NAMES:
-        wait_for(lambda: not _connects(several.address(name)), what=f"{name} not to listen any more")
-    for name in NAMES:
-        with several.redis[name].connect() as giver:
-            assert giver("LPUSH", "jobs", name) == 1
-        assert waiting[name].read() == [b"jobs", name.encode()]
-    assert several.headgate.wait() == 0
-    assert "drained" in several.headgate.log()
-
-
-def _connects(address):
-    try:
-        Client(address).close()
-    except OSError:
-        return False
-    return True

@@ -1,6 +1,5 @@
 """[server:NAME]: what is wrong with a file that has several, by headgate -t."""
 
-
 from harness.servers import run_headgate
 
 

@@ -13,41 +13,11 @@ def on_lanes_of_their_own(headgate):
     return stats(headgate, "clients")["clients_exclusive"]
 
 
-def test_what_leaves_nothing_behind_costs_no_lane(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared")
-    for command in [
-        ("CACHING", "YES"),
-        ("CAPA", "redirect"),  # not of Redis 7.0
-        ("GETREDIR",),
-        ("HELP",),
-        ("IMPORT-SOURCE", "ON"),
-        ("KILL", "ID", 999_999),
-        ("KILL", "ADDR", "127.0.0.1:1", "SKIPME", "yes"),
-        ("LIST",),
-        ("LIST", "TYPE", "pubsub"),
-        ("NO-TOUCH", "ON"),
-        ("NO-SUCH-THING",),
-        ("no such\r\nthing", "x"),
-        ("PAUSE", 0),
-        ("PAUSE", "x"),
-        ("SETINFO", "LIB-NAME", "x"),
-        ("SETNAME", "x"),
-        ("TRACKINGINFO",),
-        ("UNBLOCK", 999_999),
-        ("UNPAUSE",),
-        ("REPLY", "ON"),
-        (),
-    ]:
-        with redis.connect() as direct:
-            expected = direct("CLIENT", *command)
-        client = headgate.connect()
-        reply = client("CLIENT", *command)
-        if command[:1] != ("LIST",):
-            assert reply == expected, command
-        assert client("SET", "k", 1) == OK, command
-        assert on_lanes_of_their_own(headgate) == UNTOUCHED, command
-
-
+TAKEN = """
+CLIENT GETREDIR|CLIENT HELP|CLIENT IMPORT-SOURCE ON|CLIENT CAPA redirect|CLIENT KILL ID 999999|CLIENT KILL ADDR 127.0.0.1:1 SKIPME yes
+CLIENT LIST|CLIENT LIST TYPE pubsub|CLIENT NO-TOUCH ON|CLIENT NO-SUCH-THING|CLIENT PAUSE 0|CLIENT PAUSE x|CLIENT SETNAME x
+CLIENT SETINFO LIB-NAME x|CLIENT TRACKINGINFO|CLIENT UNBLOCK 999999|CLIENT UNPAUSE|CLIENT REPLY ON|CLIENT
+""".strip().replace("\n", "|").split("|")
 REFUSED = """
 READONLY|READWRITE|ASKING|HELLO 3 BAD|HELLO 2 AUTH|HELLO 3 SETNAME|HELLO x|WAIT|WAIT x y|WAIT 0 x|WAIT 0 -1|WAITAOF 1 0
 CLIENT SETNAME|CLIENT SETNAME a b|CLIENT GETNAME x|CLIENT SETINFO|CLIENT SETINFO LIB-NAME|CLIENT SETINFO BAD x
@@ -56,21 +26,21 @@ CLIENT REPLY ON x|CLIENT NO-EVICT|CLIENT NO-EVICT BAD|CLIENT CACHING|CLIENT CACH
 """.strip().replace("\n", "|").split("|")
 
 
-def test_what_redis_refuses_costs_no_lane(redis, make_headgate):
-    """It leaves nothing behind. It was taken for something that may have, and the client kept a lane for life."""
+def test_what_leaves_nothing_behind_costs_no_lane(redis, make_headgate):
+    """Nor does what Redis refuses. It was taken for something that may have, and the client kept a lane for life."""
     headgate = make_headgate(redis, pool="shared")
-    for words in REFUSED:
-        client, others = headgate.connect(), headgate.connect()
+    for words in TAKEN + REFUSED:
+        client, other = headgate.connect(), headgate.connect()
         with redis.connect() as direct:
             expected = direct(*words.split())
-        assert isinstance(expected, Error), words
-        assert client(*words.split()) == expected, words
-        assert client("SET", "k", 1) == OK, words
-        assert on_lanes_of_their_own(headgate) == UNTOUCHED, words
+        assert words in TAKEN or isinstance(expected, Error), words
         client.send(encode("SET", "k", 2) + encode(*words.split()) + encode("GET", "k"))
-        assert client.read_many(3) == [OK, expected, b"2"], words
-        assert others("GET", "k") == b"2", words
+        replies = client.read_many(3)
+        assert replies[::2] == [OK, b"2"] and (replies[1] == expected or "LIST" in words), words
+        assert other("GET", "k") == b"2", words
         assert on_lanes_of_their_own(headgate) == UNTOUCHED, words
+        client.close()
+        other.close()
 
 
 def test_what_does_keeps_its_lane(redis, make_headgate):
@@ -98,9 +68,6 @@ def test_an_unknown_subcommand_that_is_taken_keeps_its_lane(fake, make_headgate)
     assert on_lanes_of_their_own(headgate) == "2"
 
 
-# ---- rights ----
-
-
 def acl_log(direct):
     return [dict(zip(entry[::2], entry[1::2]))[b"object"] for entry in direct("ACL", "LOG")]
 
@@ -123,25 +90,6 @@ def test_nobody_is_written_down_for_what_headgate_does(redis, make_headgate, poo
         assert subscriber("AUTH", "low", "pw") == OK
         assert subscriber("SUBSCRIBE", "c")[0] == b"subscribe"
         assert acl_log(direct) == []
-
-
-@pytest.mark.parametrize("subcommand", [("SETNAME", "x"), ("GETNAME",)])
-def test_rights_are_those_of_redis(redis, make_headgate, pool, subcommand):
-    """Whoever asks first, and whatever was asked before. Each refusal is in ACL LOG, as it is the client's own."""
-    headgate = make_headgate(redis, pool=pool)
-    right = f"client|{subcommand[0].lower()}"
-    with redis.connect() as direct:
-        direct("ACL", "SETUSER", "half", "on", ">pw", "~*", "+@all", f"-{right}")
-        for _ in range(3):
-            client = headgate.connect()
-            client("AUTH", "half", "pw")
-            assert not isinstance(client("CLIENT", "GETNAME" if subcommand[0] == "SETNAME" else "SETNAME", *["y"] * (
-                subcommand[0] == "GETNAME")), Error)
-            refusal = client("CLIENT", *subcommand)
-            assert isinstance(refusal, Error) and refusal.startswith(b"NOPERM")
-        assert set(acl_log(direct)) == {right.encode()}
-        if pool == "shared":
-            assert on_lanes_of_their_own(headgate) == UNTOUCHED
 
 
 @pytest.mark.parametrize("subcommand", [("SETNAME", "x"), ("GETNAME",)])
@@ -188,16 +136,3 @@ def test_a_user_who_may_not_ping_is_written_down_once(redis, make_headgate):
     counts = stats(headgate, "upstream")
     wait_for(lambda: int(stats(headgate, "upstream")["exclusive_returned_total"]) >= 18, what="lanes to be given back")
     assert int(counts["lanes_desynced_total"]) == 0, counts
-
-
-def test_a_server_without_hello(fake, make_headgate):
-    """Its lanes are asked by PING, and named by CLIENT SETNAME."""
-    said = []
-    fake.answers["HELLO"] = lambda _lane, _arguments: b"-ERR unknown command `HELLO`, with args beginning with: \r\n"
-    fake.answers["CLIENT"] = lambda _lane, arguments: said.append(arguments[1:]) or b"+OK\r\n"
-    headgate = make_headgate(fake.url, pool="shared", access_check=0)
-    client = headgate.connect()
-    client.request("GET", "k")
-    fake.expect("GET", "k").reply(b"+v\r\n")
-    assert client.read() == b"v"
-    assert said == [[b"SETNAME", b"headgate"]]

@@ -40,12 +40,6 @@ def test_it_is_told_when_clients_are_served(redis, make_headgate, tmp_path, abst
     manager.socket.close()
 
 
-def test_a_name_that_is_of_no_use_changes_nothing(redis, make_headgate):
-    for name in ["", "relative", "/", "@", "/" + "x" * 200, "/nowhere/at/all"]:
-        headgate = start(make_headgate, redis, {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "many"})
-        assert headgate.connect()("PING") == PONG, name
-
-
 def test_a_reload_is_told_with_its_time(redis, make_headgate, manager):
     headgate = start(make_headgate, redis, manager.environment(), threads=4)
     manager.await_states("READY")
@@ -88,9 +82,6 @@ def test_a_worker_that_hangs_is_told_by_silence(redis, make_headgate, manager):
     wait_for(lambda: manager.count("WATCHDOG") > heard, what="a sign of life", seconds=30)
 
 
-# ---- the file with the number ----
-
-
 def test_the_number_is_there_while_it_serves(redis, make_headgate, manager, tmp_path):
     path = tmp_path / "headgate.pid"
     headgate = start(make_headgate, redis, manager.environment(), pid_file=path)
@@ -131,9 +122,6 @@ def test_who_takes_over_has_the_file(redis, make_headgate, tmp_path):
     assert new.serves()
     new.terminate()
     assert not path.exists()
-
-
-# ---- the log ----
 
 
 def test_the_log_is_opened_anew(redis, make_headgate):

@@ -2,7 +2,6 @@
 
 import re
 import socket
-import threading
 
 import pytest
 
@@ -10,7 +9,6 @@ from harness.admin import stats
 from harness.certificates import certificates
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, Closed, Error, encode, wait_for
-from harness.servers import Server
 from harness.tls import server_context, towards_redis
 
 QUICK = {"upstream_wait": "300ms", "connect_timeout": "2s"}
@@ -66,26 +64,11 @@ def assert_served(headgate):
     wait_for(lambda: headgate.told("SET", "k", "v") == OK, what="a client to be served")
 
 
-# ---- who Redis is ----
-
-
 @pytest.mark.parametrize("name", ["nul_name", "nul_alternative"])
 def test_a_name_with_a_nul_is_no_name(make_tls_redis, make_shared, name):
     redis = make_tls_redis(getattr(certificates(), name))
     headgate = make_shared(f"rediss://localhost:{redis.tls_port}")
     assert_refused(headgate, "certificate is not valid for localhost")
-
-
-@pytest.mark.parametrize("name", ["expired", "wrong_host", "stranger"])
-def test_verification_can_be_switched_off(make_tls_redis, make_shared, name):
-    """Then each start says so."""
-    headgate = make_shared(make_tls_redis(getattr(certificates(), name)), upstream_verify="off")
-    assert_served(headgate)
-    assert re.search("warning.*verif|verif.*warning|upstream_verify", headgate.log())
-    headgate.terminate()
-    before = len(headgate.log())
-    headgate.start()
-    assert re.search("upstream_verify", headgate.log()[before:])
 
 
 def test_another_name_to_expect(make_tls_redis, make_shared):
@@ -122,18 +105,12 @@ def fake_tls():
     server.close()
 
 
-# ---- what Headgate shows of itself ----
-
-
 def test_a_certificate_that_redis_asks_for(make_tls_redis, make_shared):
     redis = make_tls_redis(None, "--tls-auth-clients", "yes")
     assert_served(make_shared(redis, **towards_redis(certificates().client)))
     # Redis says what it misses after the handshake of TLS 1.3, by an alert.
     assert_refused(make_shared(redis), "certificate required|handshake failure|certificate")
     assert_refused(make_shared(redis, **towards_redis(certificates().client_stranger)), "unknown ca|certificate")
-
-
-# ---- what is not TLS at all ----
 
 
 def test_tls_where_plain_was_expected(make_tls_redis, make_headgate):
@@ -143,60 +120,25 @@ def test_tls_where_plain_was_expected(make_tls_redis, make_headgate):
     wait_for(lambda: re.search(rf"127\.0\.0\.1:{redis.tls_port}: .*rediss://", headgate.log()), what="a hint")
 
 
-class Deaf(Server):
-    """It takes connections and says so many bytes of a handshake, and then nothing."""
-
-    def __init__(self, first=b""):
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.listener.getsockname()[1]
-        self.first = first
-        self.taken = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        try:
-            while True:
-                connection, _ = self.listener.accept()
-                connection.sendall(self.first)
-                self.taken.append(connection)
-        except OSError:
-            pass
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for connection in self.taken:
-            connection.close()
-
-
-@pytest.mark.parametrize("first", [b"\x16\x03\x03\x00\x7a\x02", b"-ERR no\r\n"])
-def test_half_a_handshake_and_silence(make_shared, first):
+def test_silence_in_place_of_a_handshake(make_shared):
     """The time to connect bounds the handshake, too; clients hear an error, and it is tried again."""
-    deaf = Deaf(first)
-    try:
-        headgate = make_shared(f"rediss://127.0.0.1:{deaf.port}", connect_timeout="300ms")
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as deaf:
+        headgate = make_shared(f"rediss://127.0.0.1:{deaf.getsockname()[1]}", connect_timeout="300ms")
         assert isinstance(headgate.told("GET", "k"), Error)
-        wait_for(lambda: len(deaf.taken) >= 3, what="further attempts")
-        assert headgate.is_alive()
+        wait_for(lambda: int(stats(headgate)["lanes_failed_total"]) >= 3, what="further attempts")
         # Not a line for each attempt.
         assert len(headgate.log().splitlines()) < 50
-    finally:
-        deaf.close()
 
 
-def test_a_bad_record_behind_a_reply(make_shared):
+def test_a_bad_record_behind_a_reply(fake_tls, make_shared):
     """Both come at once: who waits for another reply of the lane is let go, as when it breaks."""
-    fake = FakeRedis(server_context())
-    try:
-        headgate = make_shared(fake.url, lanes=1, upstream_wait="20s")
-        client = headgate.connect()
-        client.send(encode("GET", "first") + encode("GET", "second"))
-        first, _ = fake.expect("GET", "first"), fake.expect("GET", "second")
-        peer = first.lane.socket
-        peer.tls.write(b"$5\r\nfirst\r\n")
-        peer.raw.sendall(peer.outgoing.read() + b"\x17\x03\x03\x00\x20" + b"x" * 32)
-        assert client.read() == b"first"
-        with pytest.raises(Closed):
-            client.read()
-    finally:
-        fake.close()
+    headgate = make_shared(fake_tls.url, lanes=1, upstream_wait="20s")
+    client = headgate.connect()
+    client.send(encode("GET", "first") + encode("GET", "second"))
+    first, _ = fake_tls.expect("GET", "first"), fake_tls.expect("GET", "second")
+    peer = first.lane.socket
+    peer.tls.write(b"$5\r\nfirst\r\n")
+    peer.raw.sendall(peer.outgoing.read() + b"\x17\x03\x03\x00\x20" + b"x" * 32)
+    assert client.read() == b"first"
+    with pytest.raises(Closed):
+        client.read()

@@ -6,7 +6,7 @@ import pytest
 
 from harness.admin import stats
 from harness.leases import rule
-from harness.resp import OK, QUEUED, Error, wait_for
+from harness.resp import OK, Error, wait_for
 
 MEASURE = "[latency]\nenabled = on\n[counters]\nenabled = on\n[events]\nenabled = on\n"
 TWO_LIMITS = """[limit:ip]
@@ -38,23 +38,6 @@ def count(headgate, section, name):
 def assert_counts(headgate, section, **expected):
     found = stats(headgate, section)
     assert {name: int(found.get(f"{section}_{name}", found.get(name))) for name in expected} == expected
-
-
-def test_within_transactions(make, redis):
-    """What MULTI queues is written down in its place, though most of it is nobody's."""
-    headgate = make(TOGETHER)
-    with headgate.connect() as client:
-        for key in ("lock:a", "lock:b"):
-            queued = [("SET", "a", "1"), ("SET", key, "t", *LOCK), ("SET", "b", "2")]
-            replies = client.pipeline([("MULTI",), *queued, ("EXEC",), ("SET", "c", "3")])
-            assert replies == [OK, QUEUED, QUEUED, QUEUED, [OK, OK, OK], OK]
-        assert_counts(headgate, "lease", acquired_total=2, held=2)
-        given_up = [("MULTI",), ("DEL", "lock:a"), ("DISCARD",), ("SET", "a", "1"), ("GET", "a")]
-        assert client.pipeline(given_up)[-2:] == [OK, b"1"]
-        refused = client.pipeline([("MULTI",), ("DEL", "lock:b"), ("SET", "internal:a", "1"), ("EXEC",), ("SET", "a", 2)])
-        assert refused[2] == refusal("set")
-        assert refused[3].startswith(b"EXECABORT")
-        assert_counts(headgate, "lease", released_total=0, held=2)
 
 
 class Model:

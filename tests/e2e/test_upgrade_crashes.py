@@ -8,7 +8,6 @@ import threading
 
 import pytest
 
-from harness.admin import stats
 from harness.http import ask
 from harness.manager import Manager
 from harness.resp import OK, PONG, Client, wait_for
@@ -25,19 +24,6 @@ def crash(line):
     line.pids.remove(pid)
     wait_for(lambda: line.pid() == line.pids[-1], 30, "the one before to serve")
     line.headgate.await_log(f"the process that had taken over, {pid}, has crashed: this one serves again")
-
-
-def test_the_old_one_serves_again(make_line):
-    """At once, also without clients of its own; and it can be replaced anew."""
-    line = make_line()
-    line.upgrade()
-    crash(line)
-    assert line.headgate.serves()
-    figures = stats(line.headgate)
-    assert (figures["upgrades_total"], figures["upgrade_failures_total"]) == ("0", "1")
-    line.upgrade()
-    assert line.headgate.serves()
-    line.await_end(line.pids[0])
 
 
 def test_nobody_is_refused_under_load(make_line, pool):

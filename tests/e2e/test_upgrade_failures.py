@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 
-
 from harness.admin import stats
 from harness.resp import OK, PONG, encode, wait_for
 from harness.servers import BINARY, child_environment

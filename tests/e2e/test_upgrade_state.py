@@ -1,4 +1,5 @@
-"""What a process knows when another one takes over, which has to know it, too: permits, figures by rule, PAUSE, LIMITS."""
+"""What a process knows when another one takes over, which has to know it, too: permits and PAUSE; and what clients
+have over an upgrade: figures of [latency], TLS."""
 
 import os
 import signal
@@ -7,10 +8,13 @@ import time
 import pytest
 
 from harness.admin import stats, text
+from harness.certificates import certificates
 from harness.http import ask, samples
+from harness.latency import ON, on_record
 from harness.leases import counter, leases, losses, rule, score_of, transact
 from harness.resp import OK, PONG, wait_for
 from harness.servers import free_port
+from harness.tls import client_context, towards_clients
 
 # Renewed after a third of it: a machine may stand still for seconds.
 LEASE = 9
@@ -143,22 +147,6 @@ window = 1h
 """
 
 
-def test_limits_are_counted_anew(make_line):
-    """By LIMITS, and by the metrics, of each process its own requests, though the limits go on."""
-    web = free_port()
-    line = make_line(LIMITS, http=f"127.0.0.1:{web}", threads=2)
-    for expected in ((3, 1), (0, 4)):
-        with line.headgate.connect() as client:
-            for _ in range(4):
-                client("INCR", "k"), client("DECR", "k")
-        assert figures(line.headgate)["few"] == expected
-        shown = samples(ask(type("Web", (), {"http_port": web}), "/metrics").text)
-        assert shown['headgate_limit_rule_refused_total{rule="few"}'] == str(expected[1])
-        line.upgrade()
-    with line.headgate.connect() as client:
-        assert "RATELIMITED shared" in str(client("DECR", "k"))
-
-
 # ---- a process with one before it ----
 
 # A new process that takes its time between what it is told and its first client, and notes down what it hears.
@@ -213,3 +201,54 @@ def test_a_third_process_hears_of_a_pause_until_it_serves(make_line):
         finally:
             os.kill(child, signal.SIGKILL)
             order.communicate(timeout=60)
+
+
+def test_each_request_is_on_record_once(make_line, redis):
+    """Each of three processes writes its own part of the minute, and the last of it when its clients are gone."""
+    line = make_line(ON, threads=4)
+    clients, sent = [], 0
+
+    def ask_all(times):
+        for client in clients:
+            for _ in range(times):
+                assert client("GET", "key") is None
+        return times * len(clients)
+
+    for _ in range(3):
+        clients += [line.headgate.connect() for _ in range(3)]
+        sent += ask_all(7)
+        if len(clients) < 9:
+            line.upgrade()
+        sent += ask_all(5)
+    # The first two end by themselves, the last one by a signal.
+    for client in clients[:6]:
+        assert client("GET", "key") is None
+        client.close()
+    line.await_end(line.pids[0])
+    line.await_end(line.pids[1])
+    for client in clients[6:]:
+        assert client("GET", "key") is None
+    line.finish()
+    sums = on_record(redis)
+    assert (sums["count"], sums["hist"]) == (sent + 9, sent + 9), sums
+
+
+# ---- TLS ----
+
+
+def test_tls_clients(make_line):
+    """A ticket is good for the process that gave it: at the new one it is a handshake as of a new client."""
+    line = make_line(
+        "[identity:app]\ncertificate = cn:app\n", tls=True, client_certificates="optional", tls_ca=certificates().both_ca,
+        **towards_clients(),
+    )  # fmt: skip
+    context = client_context()
+    old = line.headgate.connect(context)
+    assert old("SET", "key", "value") == OK
+    line.upgrade()
+    for _ in range(2):
+        fresh = line.headgate.connect(context, session=old.socket.tls.session)
+        assert fresh("GET", "key") == b"value" and not fresh.socket.tls.session_reused
+    again = line.headgate.connect(context, session=fresh.socket.tls.session)
+    assert again("GET", "key") == b"value" and again.socket.tls.session_reused
+    assert old("GET", "key") == b"value"

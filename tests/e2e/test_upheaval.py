@@ -7,7 +7,7 @@ from harness.cluster import Cluster
 from harness.sentinel import Group
 from harness.upheaval import ClusterUpheaval, Crowd, SentinelUpheaval, Wrong, upheave
 
-CLIENTS = 8
+CLIENTS = 3
 
 
 @pytest.mark.threads
@@ -35,15 +35,14 @@ def test_sentinels(make_headgate, pool):
         group.discard()
 
 
-@pytest.mark.parametrize("what", ("INCR", "DECR"))
-def test_the_clients_find_what_is_wrong(redis, what):
+def test_the_clients_find_what_is_wrong(redis):
     """Directly at Redis, with somebody who meddles."""
     with redis.connect() as direct:
         with pytest.raises(Wrong), Crowd(redis.connect, 4, splits=True) as crowd:
             crowd.await_rounds()
             key = next(iter(crowd.clients[0].seen))
             while not crowd.failures:
-                direct(what, key)
+                direct("DECR", key)
 
 
 def test_the_clients_find_replies_of_others(redis):
@@ -54,10 +53,10 @@ def test_the_clients_find_replies_of_others(redis):
         return client
 
     with pytest.raises(Wrong), Crowd(connect, 4, splits=True) as crowd:
-        crowd.await_rounds(1000)
+        crowd.await_rounds(200)
 
 
 def test_the_clients_find_nothing_at_redis_itself(redis):
     with Crowd(redis.connect, 4, splits=True) as crowd:
-        crowd.await_rounds(20)
-    assert crowd.total("requests") > 500 and crowd.total("lost") == 0
+        crowd.await_rounds(5)
+    assert crowd.total("requests") > 100 and crowd.total("lost") == 0

@@ -126,8 +126,7 @@ def test_behind_sentinels(make_headgate, pool):
         group.discard()
 
 
-@pytest.mark.parametrize("before", [[], [("PING",)]], ids=["MULTI", "MULTI and PING"])
-def test_a_transaction_whose_node_stays_away_ends_its_client(make_headgate, pool, before):
+def test_a_transaction_whose_node_stays_away_ends_its_client(make_headgate, pool):
     """MULTI was answered before its node was known. What follows the refusal must not run outside of it."""
     with Cluster(masters=3, replicas=0) as cluster:
         for node in cluster.current_masters():
@@ -142,7 +141,6 @@ def test_a_transaction_whose_node_stays_away_ends_its_client(make_headgate, pool
         await_end_seen(headgate, lost.cluster_address[1])
         client = headgate.connect()
         assert client("MULTI") == OK
-        assert all(client(*command) == QUEUED for command in before)
         assert client("INCR", key).startswith(b"ERR headgate: no connection to Redis")
         with pytest.raises((Closed, OSError)):
             client("INCR", other)

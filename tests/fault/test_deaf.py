@@ -84,12 +84,8 @@ def test_two_thousand_clients_that_never_read(redis, make_headgate, pool, record
                         worst = max(worst, elapsed(lambda: steady("GET", "small")))
         time.sleep(2)
         worst = max(worst, elapsed(lambda: steady("GET", "small")))
-        now = stats(headgate)
         taken = per_client(headgate, before, count)
         record_property("bytes_for_each_client", int(taken))
-        print(f"{count} clients: {taken / 1024:.0f} KiB each at most, {headgate.rss() >> 20} MiB in all at the end,")
-        print(f"of buffers {int(now['buffer_bytes_used']) >> 20} MiB; {now['clients_connected']} are left,")
-        print(f"{now['clients_closed_output_total']} past the limit; {worst:.2f} s was the longest wait of others")
         assert taken < EXPECTED < BOUND
         assert worst < 30, f"{worst:.1f} s for a GET"
         for client in deaf:
@@ -97,4 +93,3 @@ def test_two_thousand_clients_that_never_read(redis, make_headgate, pool, record
         wait_for(lambda: stats(headgate, "clients")["clients_connected"] == "1", 60, what="the others to be gone")
         rest = before + 64 * MEBIBYTE + 2 * sanitizer_overhead()
         wait_for(lambda: headgate.rss() < rest, 60, what=f"RSS below {rest >> 20} MiB")
-        print(f"{headgate.rss() >> 20} MiB when they are gone, {before >> 20} before")

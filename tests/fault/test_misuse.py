@@ -6,23 +6,12 @@ import time
 import pytest
 
 from harness import tls
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, encode, wait_for
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, encode
 from harness.rules import launch
-from harness.target import info
 
 # Bytes. Under the sanitizer what OpenSSL has freed, its buffers of each record, is held back for a while.
 KEPT_AT_MOST = (24 if tls.is_usual() else 16) << 20
 LIMITED = ("on", ">p", "~*", "&*", "+@all")
-
-
-def test_http_in_two_parts(redis, make_headgate):
-    headgate = make_headgate(redis)
-    client, other = headgate.connect(), headgate.connect()
-    client.send(b"PO")
-    time.sleep(0.1)
-    client.send(b"ST / HTTP/1.1\r\nHost: x\r\n\r\n")
-    client.assert_closed()
-    assert other("PING") == PONG
 
 
 @pytest.mark.parametrize("piece", [9_000, 1 << 20], ids=["in pieces", "at once"])
@@ -35,41 +24,6 @@ def test_a_long_command_that_has_to_be_understood_whole(redis, make_headgate, po
         for start in range(0, len(request), piece):
             client.send(request[start : start + piece])
         assert client.read() == expected
-
-
-def test_a_large_cut_through(redis, make_headgate):
-    client = make_headgate(redis, cut_through="1mb").connect()
-    value = b"v" * 500_000
-    assert client("SET", "k", value) == OK
-    assert client("GET", "k") == value
-
-
-def test_an_inline_command_of_just_the_limit(redis, make_headgate):
-    client = make_headgate(redis).connect()
-    client.send(b"A")
-    time.sleep(0.05)
-    client.send(b"A" * 65535)
-    time.sleep(0.1)
-    client.send(b"A")
-    assert client.read_to_end() == b"-ERR Protocol error: too big inline request\r\n"
-
-
-def test_reset_that_is_not_answered(redis, make_headgate, pool):
-    client = make_headgate(redis, pool=pool).connect()
-    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("RESET"))
-    time.sleep(0.1)
-    assert client("PING") == PONG
-
-
-def test_commands_without_replies_before_quit(redis, make_headgate, pool):
-    """Nobody waits for them, and still they are carried out: on a lane that is new, and on one that is busy."""
-    headgate = make_headgate(redis, pool=pool)
-    for count in (3, 20_000):
-        redis_client = redis.connect()
-        redis_client("DEL", "n")
-        client = headgate.connect()
-        client.send(encode("CLIENT", "REPLY", "OFF") + encode("INCR", "n") * count + encode("QUIT"))
-        wait_for(lambda: redis_client("GET", "n") == b"%d" % count, what="all of them to be executed")
 
 
 def test_values_that_look_like_messages(redis, make_headgate, pool):
@@ -86,14 +40,6 @@ def test_values_that_look_like_messages(redis, make_headgate, pool):
     assert client.read() == [b"message", b"c", b"news"]
     assert client("QUIT") == OK
     client.assert_closed()
-
-
-def test_a_transaction_behind_reset(make_redis, make_headgate, pool):
-    """After RESET the lane lacks the password that Headgate gives for its clients."""
-    client = make_headgate(make_redis("--requirepass", "secret"), pool=pool, upstream_password="secret").connect()
-    assert client("SET", "k", 1) == OK
-    client.send(encode("RESET") + encode("MULTI") + encode("GET", "k") + encode("EXEC"))
-    assert client.read_many(4) == [b"RESET", OK, QUEUED, [b"1"]]
 
 
 def test_select_that_is_queued_and_never_run(redis, make_headgate):
@@ -163,46 +109,6 @@ def test_wait_keeps_nobody_waiting(redis, make_headgate):
         assert other.read() == b"1"
 
 
-def test_wait_and_then_nonsense_harms_nobody(redis, make_headgate):
-    headgate = make_headgate(redis, lanes=1)
-    rude, other = headgate.connect(), headgate.connect()
-    assert rude("PING") == PONG and other("SET", "k", 1) == OK
-    with busy(redis, 0.5):
-        rude.request("GET", "k")
-        other.request("GET", "k")
-        time.sleep(0.1)
-        rude.request("WAIT", 0, 1)
-        rude.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n" + b"x" * 200_000 + b"no end")
-        assert other.read() == b"1"
-    assert other("GET", "k") == b"1"
-
-
-def test_wait_speaks_of_the_own_writes_whoever_shares_the_lane(make_redis, make_headgate):
-    primary = make_redis()
-    make_redis("--replicaof", "127.0.0.1", str(primary.port))
-    with primary.connect() as observer:
-        wait_for(lambda: "state=online" in info(observer, "replication").get("slave0", ""), what="the replica")
-    headgate = make_headgate(primary, lanes=1)
-    clients = [headgate.connect() for _ in range(10)]
-    for number in range(20):
-        for client in clients:
-            client.send(encode("SET", "k", number) + encode("WAIT", 1, 5000) + encode("GET", "k"))
-        for client in clients:
-            assert client.read_many(3) == [OK, 1, b"%d" % number]
-
-
-def test_an_attribute_before_a_push(fake, make_headgate):
-    """No Redis sends it, and no lane without an owner has somebody to give it to."""
-    headgate = make_headgate(fake.url)
-    fake.answers["CONFIG"] = lambda _lane, _arguments: b"|1\r\n+a\r\n+b\r\n>2\r\n+x\r\n+y\r\n"
-    with headgate.connect() as client:
-        client.request("CONFIG", "SET", "requirepass", "")
-        client.assert_closed()
-    fake.answers["GET"] = lambda _lane, _arguments: b"+v\r\n"
-    with headgate.connect() as client:
-        assert client("GET", "k") == b"v"
-
-
 def test_a_replica_that_floods_a_hanging_redis(redis, make_headgate, stopped):
     headgate = make_headgate(redis)
     client = headgate.connect()
@@ -215,21 +121,6 @@ def test_a_replica_that_floods_a_hanging_redis(redis, make_headgate, stopped):
         with pytest.raises(TimeoutError):
             for _ in range(4096):
                 client.socket.sendall(chunk)
-    assert headgate.rss() - before < KEPT_AT_MOST
-    client.close()
-
-
-def test_empty_lines_that_flood_a_hanging_redis(redis, make_headgate, stopped):
-    """Behind MONITOR they are passed on, as far as the lane takes them."""
-    headgate = make_headgate(redis)
-    client = headgate.connect()
-    assert client("MONITOR") == b"OK"
-    before = headgate.rss()
-    with stopped(redis):
-        client.socket.settimeout(0.5)
-        with pytest.raises(TimeoutError):
-            for _ in range(1024):
-                client.socket.sendall(b"\r\n" * 32768)
     assert headgate.rss() - before < KEPT_AT_MOST
     client.close()
 

@@ -10,6 +10,7 @@ import contextlib
 import queue
 import socket
 import threading
+import time
 
 from harness import tls
 from harness.resp import RECEIVE_SIZE, SOCKET_TIMEOUT, bulk, to_bytes
@@ -129,6 +130,7 @@ def reply_in_pieces(answers, sizes):
                 if not rest[0][1]:
                     rest.popleft()
             lane.flush()
+        time.sleep(1e-6)  # or all would be read at once, in a world whose other threads have had no turn
         size = next(sizes, size)
 
 

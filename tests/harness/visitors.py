@@ -9,7 +9,7 @@ from harness.world import breathe
 class Visitors:
     """So many clients that connect, ask, and leave, over and over; what went wrong is kept."""
 
-    def __init__(self, address, count=8):
+    def __init__(self, address, count=4):
         self.address = address
         self.served = 0
         self.faults = []
@@ -35,7 +35,7 @@ class Visitors:
                     self.faults.append(fault)
             breathe()
 
-    def await_more(self, count=200):
+    def await_more(self, count=60):
         wanted = self.served + count
         wait_for(lambda: self.served >= wanted or self.faults, 60, "visitors to be served")
 
@@ -50,7 +50,7 @@ class Stayers:
     """So many clients that stay, each of which sets, gets and counts what is its own, over and over. What went wrong is
     kept."""
 
-    def __init__(self, connect, count=8, name="stayer"):
+    def __init__(self, connect, count=4, name="stayer"):
         self.name = name
         self.turns = [0] * count
         self.faults = []
@@ -74,7 +74,7 @@ class Stayers:
         except (OSError, Closed) as error:
             self.faults.append((number, self.turns[number], repr(error)))
 
-    def await_more(self, count=20):
+    def await_more(self, count=10):
         """Each of them has had so many more turns."""
         wanted = [turns + count for turns in self.turns]
         wait_for(

@@ -6,8 +6,6 @@ import pytest
 
 from harness.resp import Closed, Error, wait_for
 
-REFUSAL = b"-ERR max number of clients reached\r\n"
-
 
 def answered_or_closed(client):
     """The reply as bytes; empty if the connection was closed instead."""
@@ -82,24 +80,6 @@ def test_no_request_before_the_hand_shake_is_done(fake, make_headgate, pool):
     client = headgate.connect()
     client.request("GET", "k")
     client.assert_silent(0.3)
-
-
-def test_a_maxclients_refusal(fake, make_headgate):
-    """Redis' refusal comes unasked and is followed by the end of the connection; it is nobody's reply."""
-    for name in ("HELLO", "PING", "INFO", "COMMAND", "CLIENT", "SELECT", "GET"):
-        fake.answers[name] = refuse
-    headgate = make_headgate(fake.url, upstream_wait="500ms")
-    client = headgate.connect()
-    client.request("GET", "k")
-    reply = answered_or_closed(client)
-    assert reply == b"" or isinstance(reply, Error)
-    fake.answers.clear()
-    wait_for(lambda: served(fake, headgate), what="service when there is room again")
-
-
-def refuse(lane, _arguments):
-    lane.send(REFUSAL)
-    lane.close()
 
 
 def test_an_old_server_without_hello(fake, make_headgate):

@@ -107,23 +107,6 @@ def test_behind_what_is_not_answered_yet(headgate, fake, forgetful):
     assert client.read_many(3) == [b"first", WRONGPASS, b"second"]
 
 
-def test_many_clients_of_several_workers(fake, forgetful, pool, make_headgate):
-    headgate = make_headgate(fake.url, pool=pool, threads=4)
-    clients = [headgate.connect() for _ in range(24)]
-    for client in clients:
-        client.send(encode("HELLO", 3) + encode("CLIENT", "SETNAME", "me"))
-    for _ in range(5):
-        for client in clients:
-            client.send(encode("PING") + encode("AUTH", "a", "bad") + encode("AUTH", "a", "good") + encode("PING"))
-    for client in clients:
-        assert is_hello(client.read()) and client.read() == OK
-        assert client.read_many(20) == [PONG, WRONGPASS, OK, PONG] * 5
-    assert forgetful.dropped == 0
-
-
-# ---- no answer at all ----
-
-
 @pytest.fixture
 def mute(fake, pool, make_headgate):
     """Redis gives no answer to AUTH whatever Headgate does: a push was pending, for instance."""
@@ -138,27 +121,6 @@ def test_who_is_not_answered_is_closed(mute):
     client.assert_closed()
     assert "Redis has not answered its AUTH for 1000 ms (auth_timeout)" in mute.log()
     assert other("PING") == PONG
-
-
-def test_who_is_not_answered_ahead_of_it_is_closed(fake, make_headgate):
-    """A command of Headgate's own goes before it: a name."""
-    headgate = make_headgate(fake.url, auth_timeout="1s")
-    client = headgate.connect()
-    assert client("CLIENT", "SETNAME", "me") == OK
-    with_name = []
-
-    def answer(lane, arguments):
-        if arguments[-1] != b"me":
-            return answer_hello(lane, arguments)
-        with_name.append(lane.number)
-        while lane.owed:
-            lane.owed.pop()
-        return None
-
-    fake.answers["HELLO"] = answer
-    client.send(encode("AUTH", "nobody", "bad"))
-    client.assert_closed()
-    assert with_name and "auth_timeout" in headgate.log()
 
 
 @pytest.mark.parametrize("vanish", ("close", "reset", "shutdown_write"))
@@ -188,26 +150,3 @@ def test_a_slow_answer_is_waited_for(fake, pool, make_headgate):
     assert client.read() == OK
     fake.expect("GET", "k").reply(bulk("v"))
     assert client.read() == b"v"
-
-
-def test_while_redis_is_away(fake, pool, make_headgate):
-    """AUTH gets the error that everything gets. What is behind it would be done as another user: it never comes to Redis."""
-    headgate = make_headgate(fake.url, pool=pool, upstream_wait="500ms")
-    client = headgate.connect()
-    wait_for(lambda: client("PING") == PONG, what="a lane")
-    fake.close()
-
-    def is_cut_off():
-        fake.close_lanes()
-        with headgate.admin() as admin:
-            # One within its handshake would be ready a moment later.
-            return b"state=ready" not in (admin("LANES") or b"") and not fake.open_lanes()
-
-    wait_for(is_cut_off, what="Headgate to have no lane")
-    clients = [headgate.connect() for _ in range(2)]
-    for one in clients if pool == "session" else [client, *clients]:
-        one.send(encode("AUTH", "somebody", "good") + encode("PING"))
-        reply = one.read()
-        assert reply.startswith(b"ERR headgate: no connection to Redis at "), reply
-        rest = one.read_to_end()
-        assert rest == b"" or rest.startswith(b"-ERR headgate: no connection to Redis at "), rest
