@@ -39,7 +39,7 @@ ROUNDS = 9
 CLIENTS = 8
 # What a clock may have gone on between two looks at it that belong together.
 EPSILON = 0.0003
-# No rule remembers for longer.
+# No rule remembers for longer, but a funnel that never ran empty.
 OLDEST = 11
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -59,17 +59,18 @@ class Rule:
         self.is_leased = letter == "h"
         self.on_error = draw.choice(("allow", "deny", "deny", "local"))
         self.timeout = draw.choice((0.05, 0.2, 2))
-        self.revision = 0
+        self.revision, self.most = 0, None
         self.renew()
 
     def renew(self):
+        """Others: the same would change nothing, and of no hold there may be none."""
         self.revision += 1
-        self.most = self.draw.choice((12, 40, 64, 100) if self.is_leased else (2, 3, 5, 12, 64, 65, 100))
-        self.window = self.draw.choice((1000, 3000) if self.is_leased else (100, 300, 1000, 3000)) / 1000
-        self.drop = self.draw.choice((1, 4, 20, 100)) / 1000
+        last = self.most and self.arguments()
+        while not self.most or self.arguments() == last or (self.is_leased and self.hold < 0.001):
+            self.most = self.draw.choice((12, 40, 64, 100) if self.is_leased else (2, 3, 5, 12, 64, 65, 100))
+            self.window = self.draw.choice((1000, 3000) if self.is_leased else (100, 300, 1000, 3000)) / 1000
+            self.drop = self.draw.choice((1, 4, 20, 100)) / 1000
         self.since = time.time()
-        if self.is_leased and self.hold < 0.001:
-            self.renew()  # no such rule may be
 
     @property
     def hold(self):
@@ -514,10 +515,15 @@ class Judge:
             request.executed = at - walk.distance(request.headgate) + EPSILON if at else request.replied or time.time()
             assert not at or not request.is_refused, f"executed, though refused: {request}"
         self.buckets = collections.defaultdict(list)
+        self.queued = collections.defaultdict(list)  # perhaps, by rules that delay, until others refused them
         for request in walk.requests:
-            if not request.is_refused and request.executed > requests[0].sent - OLDEST:
-                for charge in request.charges:
-                    self.buckets[request.headgate, *charge].append(request)
+            by = request.is_refused and request.reply.split()[1].rstrip(b":").decode()
+            for name, subject in request.charges:
+                rule, is_new = walk.rules[name], request.executed > requests[0].sent - OLDEST
+                if not by and (is_new or rule.is_funnel):
+                    self.buckets[request.headgate, name, subject].append(request)
+                elif by and is_new and by != name and rule.max_delay and not rule.is_global:
+                    self.queued[request.headgate, name, subject].append(request)
 
     def judge(self):
         for charge in sorted({bucket[1:] for bucket in self.buckets}):
@@ -538,7 +544,8 @@ class Judge:
 
     def judge_local(self, rule, subject, headgate, requests):
         points = [(one.sent, one.executed, one.charges[rule.name, subject], one) for one in requests if one.is_admitted]
-        points = [point for point in points if point[0] > rule.since]
+        since = max(rule.since, self.requests[0].sent - OLDEST)
+        points = [point for point in points if point[0] > since]
         never_more(rule, points, lambda since, until: not self.resets(headgate, rule, subject, since, until))
 
     def judge_grants(self, rule, subject, owner):
@@ -585,6 +592,11 @@ class Judge:
                 perhaps.append((one.executed, one.charges[rule.name, subject]))
             if one.is_admitted and one.executed <= request.sent and not resets:
                 surely.append((one.sent, one.charges[rule.name, subject]))
+        for one in self.queued[request.headgate, rule.name, subject]:
+            # It stood before this one, whose time was reckoned as if it would be admitted.
+            if one.sent <= request.replied and request.sent <= one.replied:
+                part = one.charges[rule.name, subject]
+                perhaps.append((max(request.replied, rule.free_at(perhaps, part)), part))
         last, first = rule.free_at(perhaps, cost) + rule.lag, rule.free_at(surely, cost)
         return None if span[0] <= last and first <= span[1] else f"room between {first} and {last}"
 
