@@ -8,7 +8,6 @@ import pytest
 from harness.admin import stats, text
 from harness.limits import admitted, assert_never, counter, explain, funnel, refuses, rule, spend
 from harness.resp import OK, PONG, encode
-from harness.rules import reload
 
 
 # ---- several rules ----
@@ -86,19 +85,6 @@ def test_all_workers_charge_several_rules_together(make_shared):
     assert sum(isinstance(reply, int) for reply in replies) == 40
     assert sum(refuses(reply, "key") for reply in replies) == 16 * 80 - 40
     assert spend(clients[0], "DECR", "n", count=50, name="all") == 20
-
-
-@pytest.mark.threads
-def test_reloads_lose_and_give_nothing(make_shared):
-    headgate = make_shared(rule(per="all", limit=50), threads=4)
-    clients = [headgate.connect() for _ in range(8)]
-    total = 0
-    for turn in range(6):
-        for client in clients:
-            client.send(encode("INCR", "n") * 2)
-        reload(headgate, rule(per="all", limit=50, commands="incr get" if turn % 2 else "incr"))
-        total += sum(admitted(client.read_many(2)) for client in clients)
-    assert total == 50
 
 
 # ---- what could slip through ----

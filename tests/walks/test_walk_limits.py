@@ -259,11 +259,13 @@ class Watch:
         self._change(at, key, did)
         if not arguments:
             self.epochs.pop(key, None)
+            for mark in [one for one in self.walk.marks if one[:2] == (key, headgate)]:
+                del self.walk.marks[mark]  # it knows what it has forgotten
         elif not arguments[0].isdigit():
             mark = key, headgate, int(arguments[2])
             self.walk.marks[mark] -= int(arguments[1])
-            assert self.walk.marks[mark] >= 0, f"{arguments} gives back what was not granted"
             if b"SET" in did or b"DEL" in did:
+                assert self.walk.marks[mark] >= 0, f"{arguments} gives {key} back at {at} what was not granted, or forgotten since"
                 self.walk.given_back.add(key)
         else:
             self._asked(at, headgate, key, tuple(map(int, arguments)), before, b"SET" in did)
@@ -325,7 +327,7 @@ class Walk:
             for server in ([way.url for way in self.ways] or [group.url] * 2)
         ]  # fmt: skip
         self.clients = [None] * CLIENTS
-        self.actions = [self.stop, self.stop, self.flush_scripts, self.reset, self.fill, self.reload]
+        self.actions = [self.stop, self.stop, self.flush_scripts, self.reset_any, self.fill, self.reload]
         self.actions += [self.restart] if self.ways else [self.fail_over]
         self.began = time.time()
 
@@ -392,6 +394,10 @@ class Walk:
                 client.send(b"".join(encode(*request.command) for request in batch))
                 for request in batch:
                     request.reply, request.replied, request.lost = client.read(), time.time(), False
+                if draw.random() < 0.04:
+                    # While much is under way for who is charged, and before more is.
+                    self.reset(headgate, *draw.choice(list(request.charges)))
+                    continue
                 refused = isinstance(request.reply, Error) and REFUSAL.fullmatch(request.reply)
                 wait = int(refused[3]) / 1000 if refused else 0.3
                 together = -time.time() % 0.1
@@ -449,16 +455,18 @@ class Walk:
             time.sleep(0.1)
             self.tell_redis("CONFIG", "SET", "maxmemory", 0)
 
-    def reset(self):
-        headgate, rule = self.draw.randrange(len(self.headgates)), self.draw.choice(list(self.rules.values()))
-        known = sorted({subject for request in self.requests for name, subject in request.charges if name == rule.name})
-        subject = self.draw.choice([None, *known])
+    def reset_any(self):
+        name = self.draw.choice(list(self.rules))
+        known = sorted({subject for request in self.requests for other, subject in request.charges if other == name})
+        self.reset(self.draw.randrange(len(self.headgates)), name, self.draw.choice([None, *known]))
+
+    def reset(self, headgate, name, subject):
         began = time.time()
         with self.headgates[headgate].admin() as admin:
-            reply = admin("LIMIT", "RESET", rule.name, *filter(None, [subject]))
+            reply = admin("LIMIT", "RESET", name, *filter(None, [subject]))
         # One that was refused may have been done, or not: it counts as neither.
         self.seen["resets refused"] += reply != OK
-        self.forgotten[headgate, rule.name].append((began, time.time() if reply == OK else float("inf"), subject))
+        self.forgotten[headgate, name].append((began, time.time() if reply == OK else float("inf"), subject))
 
     def reload(self):
         """Nothing changes that anybody could see."""
@@ -552,6 +560,10 @@ class Judge:
         """Each that was admitted had a permit, and these were not too many. owner: None for all Headgates."""
         charge, key = (rule.name, subject), rule.key(subject)
         new = [one for one in self.requests if one.is_admitted and charge in one.charges and owner in (None, one.headgate)]
+        for grant in self.walk.grants[key, owner]:
+            # What was granted before is not spent by who comes after Headgate has forgotten it.
+            ends = [until for since, until, _ in self.resets(owner, rule, subject, grant.at, float("inf")) if grant.at < since]
+            grant.until = min(grant.until, *ends, float("inf"))
         without = match(new, charge, self.walk.grants[key, owner], self.walk.spent, key in self.walk.given_back)
         for one in without:
             assert rule.on_error != "deny" and self.is_excused(one, rule), f"admitted by nobody: {one}"
