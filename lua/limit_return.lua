@@ -1,7 +1,9 @@
 -- Gives back permits that were granted but not used, as another limit refused the request.
 -- Never makes more available than was taken: state that is gone, expired or not a limit's own is left alone. A permit
--- is taken from its own slot or from a later one, and what has leaked out of a funnel since is not given back again; so
--- not even what others were granted meanwhile can be given away, however late it comes.
+-- is taken from its own slot, and what has leaked out of a funnel since is not given back again; so not even what others
+-- were granted meanwhile can be given away, however late it comes. Where the grant itself was lost (a failover, FLUSHDB,
+-- a reset by another sidecar), what others were granted within a slot's time after it can be, and what is in a funnel:
+-- no more than if it had been spent, and forgotten.
 -- KEYS: the limit
 -- ARGV: kind ("slots" or "funnel"), count, mark (that they were granted with), and of slots: window in µs; of a
 --       funnel: leak, period in µs
@@ -42,15 +44,16 @@ local function return_to_slots(window)
         lasts[#lasts + 1], counts[#counts + 1] = struct.unpack(pair, value, offset)
     end
 
-    local left = count
-    for i = 1, #lasts do
-        local given = lasts[i] >= mark and math.min(left, counts[i]) or 0
-        counts[i] = counts[i] - given
-        left = left - given
+    -- Its slot is the first that ends no earlier, and has gone on for no more than a share since: else it was lost.
+    local own = 1
+    while own <= #lasts and lasts[own] < mark do
+        own = own + 1
     end
-    if left == count then
+    if own > #lasts or lasts[own] > mark + window / 32 then
         return 0
     end
+    local given = math.min(count, counts[own])
+    counts[own] = counts[own] - given
 
     -- An empty slot would take up the place of another. Without the newest the next permit begins a slot of its own.
     local packed = {}
@@ -63,9 +66,9 @@ local function return_to_slots(window)
         redis.call('DEL', key)
     else
         began = counts[#counts] > 0 and began or 0
-        store(tag .. struct.pack(pair, began, used - count + left) .. table.concat(packed))
+        store(tag .. struct.pack(pair, began, used - given) .. table.concat(packed))
     end
-    return count - left
+    return given
 end
 
 local function return_to_funnel(leak, period)

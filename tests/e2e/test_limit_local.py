@@ -70,6 +70,20 @@ def test_all_workers_count_together(make, redis):
     assert counter(headgate, "refused_total") == 1000 - limit
 
 
+@pytest.mark.threads
+def test_all_workers_charge_several_rules_together(make_shared):
+    """All or nothing holds between workers, too: each of the rules is spent to its last permit, and to no more."""
+    rules = rule("all", per="all", limit=60, commands="incr decr") + rule("key", per="key", limit=10, commands="incr")
+    headgate = make_shared(rules, threads=4)
+    clients = [headgate.connect() for _ in range(16)]
+    for client in clients:
+        client.send(b"".join(encode("INCR", f"k{n % 4}") for n in range(80)))
+    replies = [reply for client in clients for reply in client.read_many(80)]
+    assert sum(isinstance(reply, int) for reply in replies) == 40
+    assert sum(refuses(reply, "key") for reply in replies) == 16 * 80 - 40
+    assert spend(clients[0], "DECR", "n", count=50, name="all") == 20
+
+
 # ---- what could slip through ----
 
 

@@ -39,7 +39,7 @@ ROUNDS = 9
 CLIENTS = 8
 # What a clock may have gone on between two looks at it that belong together.
 EPSILON = 0.0003
-# No rule remembers for longer.
+# No rule remembers for longer, but a funnel that never ran empty.
 OLDEST = 11
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -59,17 +59,18 @@ class Rule:
         self.is_leased = letter == "h"
         self.on_error = draw.choice(("allow", "deny", "deny", "local"))
         self.timeout = draw.choice((0.05, 0.2, 2))
-        self.revision = 0
+        self.revision, self.most = 0, None
         self.renew()
 
     def renew(self):
+        """Others: the same would change nothing, and of no hold there may be none."""
         self.revision += 1
-        self.most = self.draw.choice((12, 40, 64, 100) if self.is_leased else (2, 3, 5, 12, 64, 65, 100))
-        self.window = self.draw.choice((1000, 3000) if self.is_leased else (100, 300, 1000, 3000)) / 1000
-        self.drop = self.draw.choice((1, 4, 20, 100)) / 1000
+        last = self.most and self.arguments()
+        while not self.most or self.arguments() == last or (self.is_leased and self.hold < 0.001):
+            self.most = self.draw.choice((12, 40, 64, 100) if self.is_leased else (2, 3, 5, 12, 64, 65, 100))
+            self.window = self.draw.choice((1000, 3000) if self.is_leased else (100, 300, 1000, 3000)) / 1000
+            self.drop = self.draw.choice((1, 4, 20, 100)) / 1000
         self.since = time.time()
-        if self.is_leased and self.hold < 0.001:
-            self.renew()  # no such rule may be
 
     @property
     def hold(self):
@@ -258,11 +259,13 @@ class Watch:
         self._change(at, key, did)
         if not arguments:
             self.epochs.pop(key, None)
+            for mark in [one for one in self.walk.marks if one[:2] == (key, headgate)]:
+                del self.walk.marks[mark]  # it knows what it has forgotten
         elif not arguments[0].isdigit():
             mark = key, headgate, int(arguments[2])
             self.walk.marks[mark] -= int(arguments[1])
-            assert self.walk.marks[mark] >= 0, f"{arguments} gives back what was not granted"
             if b"SET" in did or b"DEL" in did:
+                assert self.walk.marks[mark] >= 0, f"{arguments} gives {key} back at {at} what was not granted, or forgotten since"
                 self.walk.given_back.add(key)
         else:
             self._asked(at, headgate, key, tuple(map(int, arguments)), before, b"SET" in did)
@@ -324,7 +327,7 @@ class Walk:
             for server in ([way.url for way in self.ways] or [group.url] * 2)
         ]  # fmt: skip
         self.clients = [None] * CLIENTS
-        self.actions = [self.stop, self.stop, self.flush_scripts, self.reset, self.fill, self.reload]
+        self.actions = [self.stop, self.stop, self.flush_scripts, self.reset_any, self.fill, self.reload]
         self.actions += [self.restart] if self.ways else [self.fail_over]
         self.began = time.time()
 
@@ -391,6 +394,10 @@ class Walk:
                 client.send(b"".join(encode(*request.command) for request in batch))
                 for request in batch:
                     request.reply, request.replied, request.lost = client.read(), time.time(), False
+                if draw.random() < 0.04:
+                    # While much is under way for who is charged, and before more is.
+                    self.reset(headgate, *draw.choice(list(request.charges)))
+                    continue
                 refused = isinstance(request.reply, Error) and REFUSAL.fullmatch(request.reply)
                 wait = int(refused[3]) / 1000 if refused else 0.3
                 together = -time.time() % 0.1
@@ -448,16 +455,18 @@ class Walk:
             time.sleep(0.1)
             self.tell_redis("CONFIG", "SET", "maxmemory", 0)
 
-    def reset(self):
-        headgate, rule = self.draw.randrange(len(self.headgates)), self.draw.choice(list(self.rules.values()))
-        known = sorted({subject for request in self.requests for name, subject in request.charges if name == rule.name})
-        subject = self.draw.choice([None, *known])
+    def reset_any(self):
+        name = self.draw.choice(list(self.rules))
+        known = sorted({subject for request in self.requests for other, subject in request.charges if other == name})
+        self.reset(self.draw.randrange(len(self.headgates)), name, self.draw.choice([None, *known]))
+
+    def reset(self, headgate, name, subject):
         began = time.time()
         with self.headgates[headgate].admin() as admin:
-            reply = admin("LIMIT", "RESET", rule.name, *filter(None, [subject]))
+            reply = admin("LIMIT", "RESET", name, *filter(None, [subject]))
         # One that was refused may have been done, or not: it counts as neither.
         self.seen["resets refused"] += reply != OK
-        self.forgotten[headgate, rule.name].append((began, time.time() if reply == OK else float("inf"), subject))
+        self.forgotten[headgate, name].append((began, time.time() if reply == OK else float("inf"), subject))
 
     def reload(self):
         """Nothing changes that anybody could see."""
@@ -514,10 +523,15 @@ class Judge:
             request.executed = at - walk.distance(request.headgate) + EPSILON if at else request.replied or time.time()
             assert not at or not request.is_refused, f"executed, though refused: {request}"
         self.buckets = collections.defaultdict(list)
+        self.queued = collections.defaultdict(list)  # perhaps, by rules that delay, until others refused them
         for request in walk.requests:
-            if not request.is_refused and request.executed > requests[0].sent - OLDEST:
-                for charge in request.charges:
-                    self.buckets[request.headgate, *charge].append(request)
+            by = request.is_refused and request.reply.split()[1].rstrip(b":").decode()
+            for name, subject in request.charges:
+                rule, is_new = walk.rules[name], request.executed > requests[0].sent - OLDEST
+                if not by and (is_new or rule.is_funnel):
+                    self.buckets[request.headgate, name, subject].append(request)
+                elif by and is_new and by != name and rule.max_delay and not rule.is_global:
+                    self.queued[request.headgate, name, subject].append(request)
 
     def judge(self):
         for charge in sorted({bucket[1:] for bucket in self.buckets}):
@@ -538,13 +552,18 @@ class Judge:
 
     def judge_local(self, rule, subject, headgate, requests):
         points = [(one.sent, one.executed, one.charges[rule.name, subject], one) for one in requests if one.is_admitted]
-        points = [point for point in points if point[0] > rule.since]
+        since = max(rule.since, self.requests[0].sent - OLDEST)
+        points = [point for point in points if point[0] > since]
         never_more(rule, points, lambda since, until: not self.resets(headgate, rule, subject, since, until))
 
     def judge_grants(self, rule, subject, owner):
         """Each that was admitted had a permit, and these were not too many. owner: None for all Headgates."""
         charge, key = (rule.name, subject), rule.key(subject)
         new = [one for one in self.requests if one.is_admitted and charge in one.charges and owner in (None, one.headgate)]
+        for grant in self.walk.grants[key, owner]:
+            # What was granted before is not spent by who comes after Headgate has forgotten it.
+            ends = [until for since, until, _ in self.resets(owner, rule, subject, grant.at, float("inf")) if grant.at < since]
+            grant.until = min(grant.until, *ends, float("inf"))
         without = match(new, charge, self.walk.grants[key, owner], self.walk.spent, key in self.walk.given_back)
         for one in without:
             assert rule.on_error != "deny" and self.is_excused(one, rule), f"admitted by nobody: {one}"
@@ -585,6 +604,11 @@ class Judge:
                 perhaps.append((one.executed, one.charges[rule.name, subject]))
             if one.is_admitted and one.executed <= request.sent and not resets:
                 surely.append((one.sent, one.charges[rule.name, subject]))
+        for one in self.queued[request.headgate, rule.name, subject]:
+            # It stood before this one, whose time was reckoned as if it would be admitted.
+            if one.sent <= request.replied and request.sent <= one.replied:
+                part = one.charges[rule.name, subject]
+                perhaps.append((max(request.replied, rule.free_at(perhaps, part)), part))
         last, first = rule.free_at(perhaps, cost) + rule.lag, rule.free_at(surely, cost)
         return None if span[0] <= last and first <= span[1] else f"room between {first} and {last}"
 
