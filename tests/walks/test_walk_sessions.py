@@ -27,7 +27,7 @@ REFUSED = {
     "crowd": (b"ERR headgate: no connection to Redis", b"ERR max number of clients reached"),
 }
 # What they send behind these would mean something else.
-CLOSED_BEHIND = ("MULTI", "WATCH", "SELECT", "AUTH", "HELLO", "RESET")
+CLOSED_BEHIND = {"MULTI", "WATCH", "SELECT", "AUTH", "HELLO", "RESET", "NO-EVICT"}
 # Nobody may know whose requests were carried out.
 LOSSES = ("kill", "lanes", "drain")
 CLOSED = (Closed, ConnectionError)
@@ -201,7 +201,7 @@ class Pair:
             waits = self.is_shared() and not self.last[:-1]
             assert self.walk.away > 20 or not waits, f"{self.name}: {brief(command)} answered {reply} at once"
         self.doomed = self.doomed or (not self.is_shared() and reply.startswith(b"ERR max"))
-        self.doomed = self.doomed or (reply.startswith(b"ERR headgate: ") and command[0] in CLOSED_BEHIND)
+        self.doomed = self.doomed or (reply.startswith(b"ERR headgate: ") and not CLOSED_BEHIND.isdisjoint(command))
         if command[0] == "EXEC" and reply.startswith(b"EXECABORT"):
             self.ask_twin(("DISCARD",) if self.multi else ("UNWATCH",))
         elif self.multi:
@@ -290,6 +290,9 @@ class Pair:
         if closed:
             excused = twin_closed or self.doomed or self.is_stale() or self.walk.trouble == "drain"
             excused = excused or (self.walk.trouble in ("kill", "lanes") and (self.last or not self.is_shared()))
+            # BUSY may have been said to a new lane, or to the one that it goes on with.
+            busy = [command for command, reply in self.last if isinstance(reply, Error) and reply.startswith(b"BUSY ")]
+            excused = excused or any(not CLOSED_BEHIND.isdisjoint(command) for command in busy)
             assert excused, f"{self.name} was closed idle: {brief(self.last)}"
             self.walk.figures["closed"] += 1
             self.drop()
@@ -384,7 +387,7 @@ class Walk:
         with self.redis.connect() as script, self.redis.connect() as killer:
             for client in (script, killer):
                 assert client("AUTH", "boss", "boss") == OK
-            script.request("EVAL", "while true do redis.call('TIME') end", 0)
+            script.request("EVAL", "while true do redis.call('TIME') for _ = 1, 100 do end end", 0)
             time.sleep(self.draws.uniform(0, 0.1))
             yield
             time.sleep(self.draws.uniform(0, 2))
