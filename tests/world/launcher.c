@@ -268,7 +268,7 @@ static int keep(pid_t root, int patience_s)
     int still_ms = 0, status;
 
     for (;;) {
-        if (waitpid(root, &status, WNOHANG) > 0) { /* others stay in /proc: in real time they would go, and be seen to */
+        if (waitpid(root, &status, WNOHANG) > 0) { /* others stay in /proc, or would be seen to go in real time */
             return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         }
         usleep(5000);
