@@ -214,17 +214,6 @@ static uint32_t rule_operation(struct latency *latency, size_t rule, bool is_blo
 
 /* ---- what a request says ---- */
 
-/* The argument behind the name, if it came whole; else an empty slice. */
-static struct slice second_argument(const struct policy_request *request)
-{
-    const struct resp_argument *second = &request->framed->arguments[1];
-
-    if (resp_command_arguments_seen(request->framed) < 2) {
-        return (struct slice){0};
-    }
-    return (struct slice){request->frame.data + second->offset, (size_t)second->length};
-}
-
 static bool may_block(const struct command *command)
 {
     return command != NULL &&
@@ -252,7 +241,7 @@ static uint32_t slot_of(const struct latency_names *names, const struct policy_r
         return (uint32_t)(command_count() + index);
     }
     if (first < end) {
-        struct slice subcommand = second_argument(request);
+        struct slice subcommand = match_second_argument(request);
         for (uint32_t slot = first; slot < end; slot++) {
             if (word_is(subcommand, names->slots[slot].subcommand)) {
                 return slot;

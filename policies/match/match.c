@@ -356,8 +356,7 @@ bool match_commands_have_keys(const struct match_commands *commands)
     return false;
 }
 
-/* The argument behind the name, if it came whole; else an empty slice. */
-static struct slice second_argument(const struct policy_request *request)
+struct slice match_second_argument(const struct policy_request *request)
 {
     const struct resp_argument *second = &request->framed->arguments[1];
 
@@ -377,7 +376,7 @@ bool match_commands_request(const struct match_commands *commands, const struct 
     if ((marks & MARK_SUBCOMMANDS) == 0) {
         return (marks & MARK_INCLUDED) != 0;
     }
-    return match_commands_is(commands, request->command, second_argument(request));
+    return match_commands_is(commands, request->command, match_second_argument(request));
 }
 
 /* ---- sizes ---- */

@@ -29,6 +29,8 @@ bool match_commands_all_of(const struct match_commands *commands, const struct c
 bool match_commands_is(const struct match_commands *commands, const struct command *command, struct slice subcommand);
 /* The same for a request, which is taken apart only if the words speak of subcommands of its command. */
 bool match_commands_request(const struct match_commands *commands, const struct policy_request *request);
+/* The argument behind the name, if it came whole; else an empty slice. */
+struct slice match_second_argument(const struct policy_request *request);
 /* Whether any command that may match has keys. */
 bool match_commands_have_keys(const struct match_commands *commands);
 

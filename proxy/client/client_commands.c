@@ -60,9 +60,7 @@ static bool is_judged(const struct client *client, const struct command *command
         return !session_say(route, SESSION_CLOSE, SESSION_DOUBTFUL);
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
-        if (client->session.passthrough && is_given_credentials(client)) {
-            return !session_say(route, SESSION_CLOSE, "RESET would take the credentials off its connection");
-        }
+        route->last = client->session.passthrough && framed->argument_count == 1 && is_given_credentials(client);
         bool may_be_forged = client->session.split || client->session.scripts > 0;
         route->unsure = client->session.passthrough || (client->session.sent_transaction && may_be_forged);
         route->names_client = true;

@@ -3,7 +3,13 @@
 
 static void owner_bytes(void *owner, const char *data, size_t length)
 {
-    client_output(owner, data, length, true);
+    struct client *client = owner;
+
+    if (client->session.resets && resp_reply_starts(&client->exclusive->reply, "-ERR Protocol error: ")) {
+        client_end(client, "RESET has taken the credentials off its connection");
+    } else {
+        client_output(client, data, length, true);
+    }
 }
 
 static bool owner_frame(void *owner, const struct resp_reply *reply)

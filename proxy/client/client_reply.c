@@ -181,12 +181,13 @@ static void update_congestion(struct client *client)
 static bool is_lane_draining(struct client *client)
 {
     struct lane *lane = client->exclusive;
+    bool resets = client->session.resets;
 
-    if (lane != NULL && (buffer_length(&lane->output) > 0 || client->session.passthrough) && !lane->ending) {
+    if (lane != NULL && (buffer_length(&lane->output) > 0 || client->session.passthrough) && !lane->ending && !resets) {
         lane_end_output(lane);
     }
     /* A lane that never came to be, and has nothing to send any more, will not tell. */
-    return lane != NULL && lane->ending && (lane->state == LANE_READY || buffer_length(&lane->output) > 0);
+    return lane != NULL && (lane->ending || resets) && (lane->state == LANE_READY || buffer_length(&lane->output) > 0);
 }
 
 /* To who is amid a long request the kernel would answer a close by a reset, and few look for an answer behind that: so

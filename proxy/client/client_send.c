@@ -115,7 +115,8 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
         client_note_channels(client, route->expected, bytes);
     }
     if (client_has_no_answer(client, route)) {
-        sent = send_silently(client, lane, bytes);
+        /* RESET has ended CLIENT REPLY, so Redis says of this that it is no request, and closes. QUIT it may refuse. */
+        sent = send_silently(client, lane, bytes) && (!route->last || lane_send_silent(lane, "*1\r\n!\r\n", 7));
     } else if (client->service->reactor->measures && !client_measure_sent(client, bytes)) {
         sent = client_out_of_memory(client);
     } else if (route->expected == NULL && client->held == NULL) {

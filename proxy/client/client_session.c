@@ -40,6 +40,7 @@ void session_request_sent(struct client *client, const struct session_route *rou
     session->pinned = session->pinned || route->pinned || follows_unproven;
     session->passthrough = session->passthrough || route->passthrough;
     session->silenced = session->silenced || route->silences;
+    session->resets = session->passthrough && route->last;
     session->unsure = session->unsure || route->unsure || follows_unproven;
     session->unproven = kind == EXPECT_UNKNOWN && !route->expected->is_absent;
     if (route->logs_in && route->expected != NULL) {

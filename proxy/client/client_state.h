@@ -23,10 +23,11 @@ struct session {
     bool deferred;  /* in a cluster: MULTI was answered here, and is to be said ahead of the first request in it … */
     bool spoiled;   /* … of which one was refused since, so that EXEC is to fail */
     bool passthrough; /* which reply answers what cannot be told: bytes only, exclusive for life … */
-    bool silenced;    /* … as CLIENT REPLY was said, so that a request may have none */
-    bool split;       /* an error of a script has come, and Redis may have said it in several lines */
-    bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
-    bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
+    bool resets;   /* … until RESET is done: it closes the client, as it takes Headgate's credentials off the lane */
+    bool silenced; /* … as CLIENT REPLY was said, so that a request may have none */
+    bool split;    /* an error of a script has come, and Redis may have said it in several lines */
+    bool unproven; /* a request is under way that may be anything: nothing may follow before its answer */
+    bool unsure;   /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
     uint32_t blocking;    /* requests under way that may wait in Redis for ever */
     bool blocking_unseen; /* … or were sent in a passthrough, where nothing tells when they are answered */
     uint32_t scripts;     /* scripts under way */

@@ -114,11 +114,16 @@ def test_who_resets_without_reading_gets_the_upstream_user_back(make_redis, make
 
 @pytest.mark.parametrize("opening", (encode("CLIENT", "REPLY", "SKIP") + encode("AUTH", "nobody", "x"), encode("MONITOR")))
 def test_who_resets_unseen_is_closed_with_its_upstream_user(make_redis, make_headgate, pool, opening):
-    """Redis' default user may do everything here, and is nobody whom clients of Headgate may become."""
+    """Redis' default user may do everything here, and is nobody whom clients may become. What is owed is answered first."""
     redis = make_redis()
     with redis.connect() as admin:
         assert admin("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all") == OK
+        admin("SET", "x", b"x" * 500_000)
     headgate = make_headgate(redis, pool=pool, upstream_user="app", upstream_password="pw")
     client = headgate.connect()
-    client.send(opening + encode("RESET") + encode("ACL", "WHOAMI"))
-    assert b"default" not in client.read_to_end()
+    client.send(encode("GET", "x") * 9 + opening + encode("GET", "x") * 9 + encode("RESET") + encode("ACL", "WHOAMI"))
+    told = client.read_to_end()
+    assert told.endswith(b"\r\n+RESET\r\n") and told.count(b"x" * 500_000) >= 9 and b"default" not in told
+    client = headgate.connect()
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("RESET") + encode("ACL", "WHOAMI"))
+    client.assert_closed()

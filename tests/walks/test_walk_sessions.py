@@ -15,7 +15,7 @@ from harness.resp import OK, Client, Closed, Error, encode, same, wait_for
 from harness.servers import Headgate, Redis
 from harness.upgrade import Line, is_alive, kill_line
 
-PAIRS, ROUNDS, DATABASES = 9, 24, 3
+PAIRS, ROUNDS, SECONDS, DATABASES = 9, 24, 200, 3
 USERS = ("ann", "bob", "cat")
 # Each may do something that another one may not.
 RIGHTS = {"ann": "+@all", "bob": "+@all -eval -getset", "cat": "+@all -append -client|setname"}
@@ -27,7 +27,7 @@ REFUSED = {
     "crowd": (b"ERR headgate: no connection to Redis", b"ERR max number of clients reached"),
 }
 # What they send behind these would mean something else.
-CLOSED_BEHIND = ("MULTI", "WATCH", "SELECT", "AUTH", "HELLO", "RESET")
+CLOSED_BEHIND = {"MULTI", "WATCH", "SELECT", "AUTH", "HELLO", "RESET", "NO-EVICT"}
 # Nobody may know whose requests were carried out.
 LOSSES = ("kill", "lanes", "drain")
 CLOSED = (Closed, ConnectionError)
@@ -77,6 +77,10 @@ class Pair:
         """Redis would let it in as this user no more."""
         return self.login != self.walk.entered(self.login[0])
 
+    def is_reset(self):
+        """RESET takes Headgate's user off a connection whose bytes are passed: nothing is answered, or done, behind it."""
+        return self.passes and self.walk.default == "app" and self.last[-1:] and self.last[-1][0] == ("RESET",)
+
     def is_shared(self):
         # Who has no password where one is wanted has a lane of his own.
         unknown = self.login[0] == "default" and self.walk.required
@@ -107,8 +111,6 @@ class Pair:
                 command = self.draws.choice((self.auth, self.hello, lambda: ("RESET",)))()
             if multi and command[0] in ("SUBSCRIBE", "UNSUBSCRIBE"):
                 self.passes = True  # From now on Headgate passes bytes.
-            if command == ("RESET",) and self.passes and self.walk.default == "app":
-                continue  # Redis would take Headgate's user off the connection: the client is closed.
             multi = command[0] == "MULTI" or (multi and command[0] not in ("EXEC", "DISCARD", "RESET"))
             commands.append(command)
         return commands
@@ -201,7 +203,9 @@ class Pair:
             waits = self.is_shared() and not self.last[:-1]
             assert self.walk.away > 20 or not waits, f"{self.name}: {brief(command)} answered {reply} at once"
         self.doomed = self.doomed or (not self.is_shared() and reply.startswith(b"ERR max"))
-        self.doomed = self.doomed or (reply.startswith(b"ERR headgate: ") and command[0] in CLOSED_BEHIND)
+        self.doomed = self.doomed or (
+            reply.startswith((b"ERR headgate: ", b"BUSY ")) and not CLOSED_BEHIND.isdisjoint(command)
+        )
         if command[0] == "EXEC" and reply.startswith(b"EXECABORT"):
             self.ask_twin(("DISCARD",) if self.multi else ("UNWATCH",))
         elif self.multi:
@@ -209,7 +213,7 @@ class Pair:
 
     def hear(self):
         """All replies to what it has asked."""
-        before, self.last = None, []
+        before, self.last, is_busy = None, [], self.walk.trouble == "busy"  # Of that one of its own lane is told, too.
         for index, command in enumerate(self.asked):
             try:
                 reply = self.read(self.real, self.heard)
@@ -222,7 +226,7 @@ class Pair:
             if isinstance(reply, Error) and reply.startswith(REFUSED.get(self.walk.trouble, ())):
                 self.refused(command, reply)
                 continue
-            assert not self.doomed, f"{self.name} was answered {reply} behind a refusal: {brief(self.asked)}"
+            assert not self.doomed or is_busy, f"{self.name} was answered {reply} behind a refusal: {brief(self.asked)}"
             if isinstance(reply, Error) and reply.startswith(b"NOAUTH") and self.login[0] == "default" and self.is_stale():
                 return self.is_out(index)
             if isinstance(reply, Error) and reply.startswith(b"ERR Protocol error: unauthenticated") and self.walk.required:
@@ -246,16 +250,16 @@ class Pair:
     def lose(self, index, before):
         """It was closed behind so many replies: whether it may have been, and how far its twin has to go."""
         refused = self.walk.trouble in REFUSED and isinstance(before, Error)
-        excused = self.walk.trouble in LOSSES or self.is_stale() or refused
+        excused = self.walk.trouble in LOSSES or self.is_stale() or refused or self.is_reset()
         excused = excused or self.doomed or (self.walk.trouble == "crowd" and self.walk.pool == "session")
         assert excused, f"{self.name} was closed behind {index} of {brief(self.asked)}, {before}, login {self.login}"
         # A drain ends nobody who has a request under way.
-        self.follow([] if self.walk.trouble == "drain" else self.asked[index:])
+        self.follow([] if self.walk.trouble == "drain" or self.is_reset() else self.asked[index:])
 
     def follow(self, commands):
         """Redis has as many of these as the twin's has then; none was carried out twice, or without one before it."""
         self.walk.figures["closed"] += 1
-        self.walk.quieten()
+        time.sleep(QUIET_SECONDS)
         wanted, seen = self.walk.contents(self.walk.redis, self.keys), []
         for command in [None, *commands]:
             if command:
@@ -288,13 +292,13 @@ class Pair:
                 raise AssertionError(f"{self.name} lives on as {self.login}: {self.real('PING')}")
             closed = True
         if closed:
-            excused = twin_closed or self.doomed or self.is_stale() or self.walk.trouble == "drain"
+            excused = twin_closed or self.doomed or self.is_stale() or self.walk.trouble == "drain" or self.is_reset()
             excused = excused or (self.walk.trouble in ("kill", "lanes") and (self.last or not self.is_shared()))
             assert excused, f"{self.name} was closed idle: {brief(self.last)}"
             self.walk.figures["closed"] += 1
             self.drop()
         else:
-            self.heard, self.twin_heard = [], []
+            self.heard, self.twin_heard, self.doomed = [], [], self.doomed and self.walk.trouble != "busy"
 
 
 class Walk:
@@ -348,10 +352,6 @@ class Walk:
             replies = [(direct("SELECT", number), direct("DEBUG", "DIGEST-VALUE", *keys)) for number in range(DATABASES)]
             return [digests for _, digests in replies]
 
-    def quieten(self):
-        """Until Redis has done what it will do of what was asked."""
-        time.sleep(QUIET_SECONDS)
-
     # ---- troubles: each a generator that ends the trouble behind its yield ----
 
     def none(self):
@@ -384,7 +384,7 @@ class Walk:
         with self.redis.connect() as script, self.redis.connect() as killer:
             for client in (script, killer):
                 assert client("AUTH", "boss", "boss") == OK
-            script.request("EVAL", "while true do redis.call('TIME') end", 0)
+            script.request("EVAL", "while true do redis.call('TIME') for _ = 1, 100 do end end", 0)
             time.sleep(self.draws.uniform(0, 0.1))
             yield
             time.sleep(self.draws.uniform(0, 2))
@@ -515,7 +515,7 @@ class Walk:
         self.hear()
         for command in self.later:
             self.tell(self.twin, *command)
-        self.quieten()
+        time.sleep(QUIET_SECONDS)
         self.compare()
 
     def leave(self, pair):
@@ -523,7 +523,7 @@ class Walk:
         words = [command[0] for command in pair.asked]
         waits = pair.is_shared() and "BLPOP" in words and not {"RESET", "SUBSCRIBE", "AUTH", "HELLO"} & set(words)
         if waits and self.contents(self.twin, [pair.keys[4]]) == [[b"0" * 40]] * DATABASES:
-            self.quieten()
+            time.sleep(QUIET_SECONDS)
             pair.real.close()
             time.sleep(1)
             pair.follow(pair.asked[: words.index("BLPOP")])  # What comes now is not for who has gone.
@@ -544,10 +544,8 @@ class Walk:
         for pair in self.pairs:
             word = pair.word()
             count = [self.tell(server, "PUBLISH", f"{pair.name}:channel", word) for server in (self.redis, self.twin)]
-            changes = self.draws.random() < 0.3
-            for server in (self.redis, self.twin):
-                if changes:
-                    self.tell(server, "APPEND", pair.keys[0], "driver")
+            for server in (self.redis, self.twin) if self.draws.random() < 0.3 else ():
+                self.tell(server, "APPEND", pair.keys[0], "driver")
             if pair.real:
                 pair.compare(word.encode() if count == [1, 1] else None)
             assert not pair.real or count[0] == count[1], f"{pair.name}: {count} subscribers"
@@ -580,10 +578,10 @@ class Walk:
 
 @pytest.mark.world
 def test_a_walk(pool, tmp_path, record_property):
-    walk = Walk(world.draws(), pool, tmp_path)
+    walk, until = Walk(world.draws(), pool, tmp_path), time.monotonic() + SECONDS
     try:
         for number in range(ROUNDS):
-            walk.round(number)
+            time.monotonic() < until and walk.round(number)
         walk.end()
     except BaseException:
         print(walk.headgate.log_tail())
