@@ -15,7 +15,7 @@ import time
 from mutants.reached import Reached
 from mutants.tree import ROOT, output_of
 
-STAGES = ("unit", "lua", "fuzz", "wire", "e2e", "words", "fault", "safety", "crosstalk")
+STAGES = ("unit", "lua", "fuzz", "wire", "e2e", "words", "fault", "walks", "crosstalk")
 PYTEST_STAGES = ("wire", "e2e", "words", "fault")
 # Seconds in which what is told to end has to.
 PATIENCE = 20

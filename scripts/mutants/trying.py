@@ -14,7 +14,7 @@ HANG_FACTOR, HANG_SECONDS = 5, 30
 BESIDE, BESIDE_MOST = 4, 8
 NOTICED = ("failed", "hung")
 # Each of these loads the machine by itself.
-ALONE = ("safety", "crosstalk")
+ALONE = ("crosstalk",)
 
 
 def look(tests, runner, stage, jobs, is_quick):

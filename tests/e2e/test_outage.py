@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import socket
 import time
 
 import pytest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.resp import OK, PONG, encode
+from harness.resp import PONG, encode
 
 
 def test_inline_commands(client):

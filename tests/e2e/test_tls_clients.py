@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import socket
 import ssl
 import subprocess
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from harness.leases import COMPARE_AND_DELETE, counter, lease_of, losses, rule
-from harness.resp import OK, PONG, Client, Error, wait_for
+from harness.resp import PONG, Client, Error, wait_for
 from harness.servers import free_port
 from harness.upgrade import Former, is_alive
 from harness.visitors import Stayers, Visitors

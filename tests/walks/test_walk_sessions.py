@@ -11,7 +11,7 @@ import pytest
 
 from harness import world
 from harness.admin import stats
-from harness.resp import OK, Client, Closed, Error, encode, same, wait_for
+from harness.resp import OK, Closed, Error, encode, same, wait_for
 from harness.servers import Headgate, Redis
 from harness.upgrade import Line, is_alive, kill_line
 
