@@ -20,16 +20,11 @@
 
 /* ---- where to ---- */
 
-/* Whether Redis would miss the request that is answered here: it is sent another in its place. */
-static bool is_missed(const struct client *client)
-{
-    return client->session.sent_transaction;
-}
-
 static void refuse(struct client *client, struct session_route *route, const char *text)
 {
     session_drop_route(client, route);
-    route->answer = is_missed(client) ? SESSION_REFUSE : SESSION_ANSWER_HERE;
+    /* Within MULTI Redis would miss it: it is sent another in its place. */
+    route->answer = client->session.sent_transaction ? SESSION_REFUSE : SESSION_ANSWER_HERE;
     snprintf(route->text, sizeof route->text, "%s", text);
 }
 
@@ -67,18 +62,14 @@ static void defer_transaction(struct client *client, struct session_route *route
 
 static bool is_beginning(const struct client *client, const struct command *command, const struct session_route *route)
 {
-    return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction && !is_missed(client);
+    return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction &&
+           !client->session.sent_transaction;
 }
 
 static bool ends_watch(const struct client *client, const struct command *command)
 {
     return command != NULL && command->kind == COMMAND_UNWATCH && client->exclusive != NULL &&
-           !client->session.sent_transaction && !is_missed(client);
-}
-
-static bool may_defer(const struct client *client)
-{
-    return client->exclusive == NULL || session_may_leave_node(client);
+           !client->session.sent_transaction;
 }
 
 static void go(struct client *client, struct session_route *route, const struct cluster_way *way)
@@ -224,17 +215,19 @@ static bool is_of_own_channel(const struct client *client, const struct command 
            client_channels_have_shard(client->channels, channel);
 }
 
-/* Whether WAIT is about writes at other nodes than the one that it would go to. What is under way has to be answered
- * first. */
+/* Whether WAIT is about writes at other nodes than the one that it would go to, or about some that would be lost with a
+ * node that is not reached before. What is under way has to be answered first. */
 static bool waits_for_several(struct client *client, struct session_route *route)
 {
-    const struct cluster_way *way = client->exclusive != NULL ? client->exclusive_way : client_last_way(client);
-    bool is_one = !client_wrote_elsewhere(client, way) && !client_written_is_gone(client);
+    const struct lane *own = client->exclusive;
+    const struct cluster_way *way = own != NULL ? client->exclusive_way : client_last_way(client);
 
-    if (!is_one && client->sent_runs > 0) {
+    if (client->sent_runs > 0) {
         wait_for_quiet(client, route);
+        return false;
     }
-    return !is_one && client->sent_runs == 0;
+    bool is_there = own != NULL ? own->state == LANE_READY : session_may_take_home_lane(client);
+    return !is_there || client_wrote_elsewhere(client, way) || client_written_is_gone(client);
 }
 
 /* Its subscriptions are not where it could go back to RESP2 with them, or ask for others amid EXEC. */
@@ -282,7 +275,7 @@ void client_cluster_route(struct client *client, const struct command *command, 
         wait_for_quiet(client, route);
         return;
     }
-    if (begins && may_defer(client)) {
+    if (begins && (client->exclusive == NULL || session_may_leave_node(client))) {
         defer_transaction(client, route);
         return;
     }

@@ -128,6 +128,10 @@ static void became_quiet(struct client *client)
     } else if (lane != NULL && lane->id == client->last_lane_id && session_is_clean(client) &&
                (buffer_length(&client->input) == 0 || lane->dirty || client->session.split)) {
         session_leave_lane(client);
+    } else if (lane != NULL && client->session.split && client->service->cluster != NULL &&
+               session_may_leave_node(client)) {
+        /* What it says of slots is not believed any more. */
+        session_leave_node(client);
     }
 }
 

@@ -94,8 +94,8 @@ static void taken(struct client *client)
     stats_add(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
 }
 
-/* Others that wait on it would have to wait for this client, too, and would lose their replies with it. */
-static bool may_take_home_lane(const struct client *client)
+/* Others would have to wait for this client, too, and would lose their replies with it. */
+bool session_may_take_home_lane(const struct client *client)
 {
     struct profile *profile = client_profile_at(client, client_last_way(client));
     const struct lane *lane = profile != NULL ? upstream_find_shared(profile, client->last_lane_id) : NULL;
@@ -146,7 +146,7 @@ bool session_take_lane(struct client *client, const struct session_route *route)
     /* A pinned client would not give a pooled lane back. */
     bool fresh = route->passthrough || route->pinned || route->own_writes;
 
-    if (route->own_writes && may_take_home_lane(client)) {
+    if (route->own_writes && session_may_take_home_lane(client)) {
         take_home_lane(client);
         /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
         taken(client);
@@ -310,7 +310,7 @@ bool client_enter_exclusive(struct client *client, const struct session_route *r
     if (client->exclusive != NULL) {
         return !client->session.deferred || begin_deferred(client) || client_out_of_memory(client);
     }
-    if (client->lane_in_use != NULL && !(route->own_writes && may_take_home_lane(client))) {
+    if (client->lane_in_use != NULL && !(route->own_writes && session_may_take_home_lane(client))) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     return session_take_lane(client, route) || client_out_of_memory(client);

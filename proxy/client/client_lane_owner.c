@@ -91,15 +91,16 @@ void session_leave_old_server(struct client *client)
 }
 
 /* All goes to one node: a client has requests on a lane of its own for one node only. If that has given only some of
- * their slots to another, the other sends on what is not for it. */
+ * their slots to another, the other sends on what is not for it. What has no slot goes home when the node is gone. */
 static void owner_reroute(void *owner)
 {
     struct client *client = owner;
     const struct cluster_ways *ways = client->service->cluster;
-    const struct cluster_way *way;
+    const struct cluster_way *from = client->exclusive_way, *way = NULL;
 
-    if (ways == NULL || client->streaming || !client_cluster_find_waiting(client, client->exclusive, &way) ||
-        way == client->exclusive_way) {
+    if (ways == NULL || client->streaming || from == NULL ||
+        (!client_cluster_find_waiting(client, client->exclusive, &way) && cluster_way_is_master(ways, from)) ||
+        way == from) {
         return;
     }
     struct profile *there = client_profile_at(client, way);

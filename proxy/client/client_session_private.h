@@ -206,6 +206,8 @@ bool session_give_identity(struct client *client, bool whole);
 /* Says something on a lane that changes nothing, so that WAIT behind it speaks of all that was done before. False when
  * memory is short. */
 bool session_write_nothing(const struct client *client, struct lane *lane);
+/* Whether the shared lane of the client's last request can be its own, as nobody else waits on it. */
+bool session_may_take_home_lane(const struct client *client);
 /* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
 bool client_enter_exclusive(struct client *client, const struct session_route *route);
 /* Redis has taken other credentials on a lane that knew none: it is told what else it lacks. False when memory is

@@ -246,7 +246,7 @@ static bool is_untouched(const struct lane *lane)
         waiting += run_is_unsent(lane, run) ? run->length : 0;
     }
     return lane->owner != NULL && lane->written <= lane->owned_from && waiting > 0 &&
-           waiting == buffer_length(&lane->output) && !lane->ending && !lane->follows;
+           waiting == buffer_length(&lane->output) && !lane->ending;
 }
 
 /* A ready lane broke: what was sent is lost, what was not sent waits, if the lane may come back. */

@@ -35,13 +35,13 @@ def test_all_nodes_can_be_reached_after(cluster, headgate):
 
 
 def test_a_watch_that_is_sent_elsewhere_ends_with_unwatch(cluster, headgate):
-    """UNWATCH behind it in the pipeline comes behind it: the client is held nowhere."""
+    """UNWATCH in the pipeline comes behind it. What a script has said before is of no account: that connection was left."""
     # They are nowhere yet, so that a node that gives their slot away answers ASK.
     keys = [f"{{{key}}}:watched" for key in keys_of(cluster)]
-    slot = slot_of(keys[0])
+    slot, client = slot_of(keys[0]), headgate.connect()
+    assert client("EVAL", "return redis.error_reply('ERR no')", 1, keys[0]) == Error(b"ERR no")
     cluster.begin_migration(slot, cluster.owner(slot_of(keys[1])))
     try:
-        client = headgate.connect()
         assert client.pipeline([("WATCH", keys[0]), ("UNWATCH",), *(("SET", key, 1) for key in keys)]) == [OK] * 5
         assert client.pipeline([("DEL", key) for key in keys]) == [1] * 3
     finally:

@@ -106,9 +106,12 @@ def test_a_master_that_has_gone(make_headgate, pool):
         client = headgate.connect()
         assert [client("SET", key_at(place), 1) for place in (0, 1)] == [OK, OK]
         assert client("WAIT", 1, 20000) == 1
-        lost = cluster.owner(SLOTS[0])
+        lost, alone = cluster.owner(SLOTS[0]), headgate.connect()
+        assert alone("SET", key_at(0), 1) == OK
         lost.kill()
+        alone.send(encode("WAIT", 1, 0) + encode("PING"))
         cluster.await_failover(lost)
+        assert alone.read_many(2) == [0, b"PONG"]
         assert client("SET", key_at(0), 2) == OK, "the client was at another node meanwhile"
         assert client("WAIT", 1, 20000) == 0
         assert client("WAIT", 0, 0) == 0, "the new master has no replica"

@@ -33,9 +33,9 @@ PUSH = "return {redis.call('RPUSH', KEYS[1], ARGV[1]), ARGV[1]}"
 # A script that has written, and then says that it was not executed.
 LIE = "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.error_reply(ARGV[2])"
 # What may be said of a request that was not executed, while its slot moves and while its master goes. own: it has a lane of
-# its own, where what has not been sent yet when that breaks is answered at once. lied: a script has answered on that lane by
-# an error, which may have had several lines, and what looks like redirections is not believed from then on; but of parts it is,
-# which go where no script does.
+# its own, where what has not been sent yet is answered at once when that breaks behind answers. lied: a script has answered on
+# it by an error, which may have had several lines, and what looks like redirections is not believed until all is answered; but of
+# parts it is, which go where no script does.
 NO_LANE = b"ERR headgate: no connection"
 MOVING = {"plain": (), "own": (b"UNBLOCKED",), "lied": (b"UNBLOCKED", b"MOVED", b"ASK"),
           "transaction": (b"EXECABORT", b"MOVED", b"ASK", b"TRYAGAIN")}  # fmt: skip
@@ -58,8 +58,7 @@ class Walk:
         self.elected = {}  # when a node became a master
         self.halves = set()  # nodes between which a slot is in two halves
         self.ends = threading.Event()
-        self.failures = []
-        self.figures = collections.Counter()
+        self.failures, self.figures = [], collections.Counter()
 
     @contextlib.contextmanager
     def counts(self, kind, slots, aftermath=AFTERMATH_SECONDS):
@@ -102,8 +101,7 @@ class Walk:
         """Killed at any turn, or stopped for longer than the others wait."""
         master, replica = self._choose()
         is_raw, is_killed = self.draws.random() < 0.4, self.draws.random() < 0.6
-        slots = self.slots_of(master)
-        self.figures["raw"] += is_raw
+        slots, self.figures["raw"] = self.slots_of(master), self.figures["raw"] + is_raw
         with self.counts(self.failed, slots), self.counts(self.raw, slots if is_raw else [], 0):
             if not is_raw:
                 hold_writes(master.ask)
@@ -175,8 +173,7 @@ class Walk:
 
         def is_quiet():
             told = [node.cluster_info() for node in self.cluster.alive()]
-            well = all(info["cluster_state"] == "ok" for info in told)
-            return well and len({info["cluster_current_epoch"] for info in told}) == 1
+            return all(info["cluster_state"] == "ok" for info in told) and len({info["cluster_current_epoch"] for info in told}) == 1
 
         wait_slowly(is_quiet, "a cluster that is well")
         self.cluster.await_agreement()
@@ -228,8 +225,7 @@ class Walker:
         self.headgate = walk.headgates[number % len(walk.headgates)]
         self.is_session = self.headgate.options["pool"] == "session"
         self.reads_masters = self.headgate.options["reads"] == "master"
-        self.serial, self.sent = 0, 0.0
-        self.all_logs, self.all_registers = [], []
+        self.serial, self.sent, self.all_logs, self.all_registers = 0, 0.0, [], []
         self.thread = threading.Thread(target=walk.guard, args=(self.run,), daemon=True)
 
     def _log(self, slot, name):
@@ -238,7 +234,7 @@ class Walker:
 
     def _connect(self):
         """With keys that no other connection had."""
-        self.has_lied = False
+        self.has_lied, self.wrote = False, -math.inf
         name = self._word().decode()
         self.logs = [self._log(slot, f"log:{name}") for slot in self.walk.slots]
         self.twins = {log: self._log(log.slot, f"twin:{name}") for log in self.logs}
@@ -257,6 +253,8 @@ class Walker:
     def excused(self, reply, slots, kind="plain"):
         if not isinstance(reply, Error):
             return False
+        if reply.startswith(NO_LANE) and time.monotonic() > self.sent + WAIT_SECONDS:
+            self.wrong(f"nobody is away for so long: {reply}")
         if kind != "transaction":
             is_own = kind == "own" or self.is_session
             kind = "lied" if self.has_lied and kind != "parts" else "own" if is_own else "plain"
@@ -293,8 +291,7 @@ class Walker:
 
     def lie(self):
         """Not of a slot that moves: the node could say then of the next request what the script has said."""
-        slots = [slot for slot in self.walk.slots if self.walk.moved.get(slot, -1) < time.monotonic()]
-        if not slots:
+        if not (slots := [slot for slot in self.walk.slots if self.walk.moved.get(slot, -1) < time.monotonic()]):
             return self.echo()
         slot, word = self.draws.choice(slots), self._word()
         log = self._log(slot, f"lie:{word.decode()}")
@@ -328,13 +325,15 @@ class Walker:
 
     def echo(self):
         word = self._word()
-        return [("ECHO", word)], lambda reply: self.same(reply, word), []
+        kind = self.draws.choice(("own", "plain", "plain"))
+        command = ("EVAL", "return ARGV[1]", 0, word) if kind == "own" else ("ECHO", word)
+        return [command], lambda reply: self.excused(reply, [None], kind) or self.same(reply, word), []
 
     def read(self):
         log = self.draws.choice(self.logs)
-        is_exact = self.reads_masters or (self.headgate.window and self.has_written)
 
         def check(*replies):
+            is_exact = self.reads_masters or time.monotonic() < self.wrote + self.headgate.window
             if any([self.excused(reply, [log.slot]) for reply in replies]) or log.may_have_lost():
                 return
             if is_exact:
@@ -394,20 +393,20 @@ class Walker:
         return [("RPUSH", key, word), ("BLPOP", key, 5)], check, []
 
     def publish(self):
-        slot = self.draws.choice(self.walk.slots)
-        return [("SPUBLISH", tag_of(slot), self._word())], lambda reply: self.excused(reply, [slot]), []
+        tag = tag_of(slot := self.draws.choice(self.walk.slots))
+        return [("SPUBLISH", tag, self._word())], lambda reply: self.excused(reply, [slot]), []
 
     # ---- the rounds ----
 
     def _round(self):
         kinds = [self.push] * 5 + [self.transact, self.echo, self.read, self.read, self.set_many]
         kinds += [self.get_many, self.publish, self.draws.choice((self.lie, self.queue, self.wait_for_replica))]
-        self.sent, self.has_written = time.monotonic(), False
-        self.has_lied = self.has_lied and self.is_session  # else the lane was left when all was answered
+        self.sent = time.monotonic()
+        self.has_lied = False  # that lane was left when all was answered
         asked = collections.deque()
         for _ in range(self.draws.randint(1, 10)):
             asked.append(self.draws.choice(kinds)())
-            self.has_written = self.has_written or bool(asked[-1][2])
+            self.wrote = self.sent if asked[-1][2] else self.wrote
         try:
             self.client.send(b"".join(encode(*command) for commands, *_ in asked for command in commands))
             while asked:
@@ -486,8 +485,7 @@ class Listener:
 
 def start(cluster, make_headgate, draws):
     """A Headgate of some kind."""
-    reads = draws.choice(("master", "master", "prefer-replica"))
-    window = draws.choice((0, 2))
+    reads, window = draws.choice(("master", "master", "prefer-replica")), draws.choice((0, 2))
     pool = draws.choice(("shared", "session")) if reads == "master" else "shared"
     headgate = make_headgate(
         cluster.url(), pool=pool, reads=reads, threads=draws.choice((1, 1, 2)), cross_slot="split", max_lag=f"{MAX_LAG_SECONDS}s",

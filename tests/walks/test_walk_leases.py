@@ -66,7 +66,6 @@ GRACE = {"conn": 0, "proc": 0.7, "name": 1, "short": 0, "free": 0}
 KINDS = ("string", "setnx", "hash", "permit")
 
 
-
 def rules(max_hold, ttl):
     common = {"renew": None, "ttl": f"{round(ttl * 1000)}ms", "limit": LIMIT, "prolong_explicit": "yes"}
     texts = {name: rule(name, keys=f"{name}:*", **common, **options) for name, options in RULES.items()}
@@ -124,6 +123,7 @@ class Lock:
         self.doubted_until = 0  # it may be gone, for a reason that is known
         self.is_sure = True  # how its end is counted
         self.left = lease  # seconds, as Redis has told last
+        self.late = 0  # by so much Redis may have come to a renewal, which has a time to live and no end
 
     def __repr__(self):
         return f"{self.key} of {self.token} in {self.database}"
@@ -246,7 +246,7 @@ class Walk:
             if lock.doubted_until or not lock.is_sure:
                 lock.is_sure = False
                 self.tell_end(lock, "lost")
-            self.leave(lock, lock.granted + self.max_hold, lock.granted + self.max_hold, "max_hold")
+            self.leave(lock, lock.granted + self.max_hold, lock.granted + self.max_hold + lock.late, "max_hold")
             left = 0 if left == OVER else left
         if left > 0:
             if lock.ends and now > lock.ends:
@@ -314,6 +314,8 @@ class Walk:
                     self.counts[gate]["owner_gone"][0] -= 1
                     for name in ENDS:
                         self.counts[gate][name][1] += name != "owner_gone"
+            if len(gates) > 1:
+                lock.late = max(lock.late, now - begun)
             if not (lock.gates | lock.watched).intersection(gates):
                 continue
             if not lock.is_kept:
@@ -394,8 +396,7 @@ class Walk:
         self.holders.append(Holder(self, self.figures["holders"], gate, database, is_apart, has_spare))
 
     def go(self):
-        holder = self.some_holder()
-        if holder:
+        if holder := self.some_holder():
             self.gone(holder)
 
     def swap(self):
@@ -635,8 +636,7 @@ class Walk:
 
     def stop_owner(self):
         """It hangs, and its connection is open."""
-        holder = self.some_holder(True)
-        if holder:
+        if holder := self.some_holder(True):
             self.say(f"{holder.name} hangs")
             holder.process.send_signal(signal.SIGSTOP)
             self.wait(self.random.uniform(0, 2 * self.lease))
@@ -644,8 +644,7 @@ class Walk:
 
     def kill_owner(self):
         """Wherever it is: taking a lock, or behind that."""
-        holder = self.some_holder(True)
-        if not holder:
+        if not (holder := self.some_holder(True)):
             return
         self.say(f"{holder.name} is about to be killed")
         world.end(holder.process.pid, self.random.randrange(1, 60))
