@@ -89,6 +89,8 @@ static void take_reply(struct call *call)
         stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_ERRORS, 1);
     }
     call->control->answered_since_us = call->since_us;
+    /* Redis may have executed it since this loop iteration began: nobody is to reckon that it was earlier. */
+    call->control->reactor->now_us = 0;
     call->callback(call->context, reply, NULL);
     freeReplyObject(reply);
     call_free(call);
@@ -108,12 +110,12 @@ static void refuse_reply(struct call *call)
 static void on_answered(struct run *run)
 {
     struct call *call = run->owner;
-    if (run->requests == 0) {
-        /* It was sent elsewhere, in a run of its own. */
-        run_give(call->control->runs, run);
+    bool was_sent_elsewhere = run->requests == 0; /* in a run of its own */
+
+    run_give(call->control->runs, run);
+    if (was_sent_elsewhere) {
         return;
     }
-    run_give(call->control->runs, run);
     if (call->reply_bytes > REPLY_MAX) {
         refuse_reply(call);
     } else {

@@ -8,8 +8,8 @@ from calls import circles_with_callbacks
 # not raised.
 FIGURES = {
     "lines of C in proxy/ and policies/": 91736,
-    "lines of tests": 84422,
-    "words of documentation": 103618,
+    "lines of tests": 72652,
+    "words of documentation": 103606,
     "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }
