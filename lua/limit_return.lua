@@ -1,9 +1,9 @@
 -- Gives back permits that were granted but not used, as another limit refused the request.
 -- Never makes more available than was taken: state that is gone, expired or not a limit's own is left alone. A permit
 -- is taken from its own slot, and what has leaked out of a funnel since is not given back again; so not even what others
--- were granted meanwhile can be given away, however late it comes. Where the grant itself was lost (a failover, FLUSHDB,
--- a reset by another sidecar), what others were granted within a slot's time after it can be, and what is in a funnel:
--- no more than if it had been spent, and forgotten.
+-- were granted meanwhile can be given away, however late it comes. But where the grant itself was lost (a failover,
+-- FLUSHDB, a reset by another sidecar) what others were granted within a slot's time after it, or by a funnel, can be:
+-- then one more is admitted than the limit says.
 -- KEYS: the limit
 -- ARGV: kind ("slots" or "funnel"), count, mark (that they were granted with), and of slots: window in µs; of a
 --       funnel: leak, period in µs
