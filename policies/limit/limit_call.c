@@ -19,6 +19,7 @@
 
 /* A batch is at most this part of the limit, so that the other sidecars get something. */
 #define BATCH_PART 8
+#define TELLING_US 1000 /* in which a loop iteration comes to tell them */
 #define BATCH_FIRST 16
 /* So many states are forgotten at once: clients' requests on the same connection do not wait for all of them. */
 #define FORGOTTEN_AT_ONCE 100
@@ -269,8 +270,9 @@ static void settle_place(struct limit_place *place, enum limit_place_state state
     }
 }
 
-/* First come, first served. Nobody is refused who may ask for more. */
-static void deal_out(struct limit_call *call, const struct limit_call *answered, struct dealing *dealing)
+/* First come, first served. Nobody is refused who may ask for more. Who asked is refused for long enough to be told. */
+static void deal_out(struct limit_call *call, const struct limit_call *answered, struct dealing *dealing,
+                     int64_t now_us)
 {
     struct limit_place *next;
 
@@ -282,7 +284,8 @@ static void deal_out(struct limit_call *call, const struct limit_call *answered,
             place->resets = answered->resets;
             settle_place(place, LIMIT_PLACE_GRANTED);
         } else if (dealing->is_all) {
-            place->refused_until_us = dealing->refused_until_us;
+            place->refused_until_us =
+                dealing->refused_until_us > now_us + TELLING_US ? dealing->refused_until_us : now_us + TELLING_US;
             settle_place(place, LIMIT_PLACE_REFUSED);
         }
     }
@@ -347,14 +350,14 @@ static void answered(struct limit_call *call, int64_t granted, int64_t wait_us, 
                               .is_all = granted < call->wanted,
                               .refused_until_us = now_us + wait_us};
 
-    deal_out(call, call, &dealing);
+    deal_out(call, call, &dealing, now_us);
     count_asides(call, &dealing);
     limit_share_lock(limit->share, locks);
     bool decides_on_others =
         call->successor != NULL && is_as_asked(call) && (dealing.left == 0 || call_until_us(call) > now_us);
     limit_share_unlock(limit->share, locks);
     if (decides_on_others) {
-        deal_out(call->successor, call, &dealing);
+        deal_out(call->successor, call, &dealing, now_us);
     }
     limit_share_lock(limit->share, locks);
     bool is_kept = note_answer(call, &dealing, now_us);

@@ -110,15 +110,12 @@ static void refuse_reply(struct call *call)
 static void on_answered(struct run *run)
 {
     struct call *call = run->owner;
-    bool was_sent_elsewhere = run->requests == 0; /* in a run of its own */
+    bool is_answered = run->requests > 0; /* else it was sent elsewhere, in a run of its own */
 
     run_give(call->control->runs, run);
-    if (was_sent_elsewhere) {
-        return;
-    }
-    if (call->reply_bytes > REPLY_MAX) {
+    if (is_answered && call->reply_bytes > REPLY_MAX) {
         refuse_reply(call);
-    } else {
+    } else if (is_answered) {
         take_reply(call);
     }
 }
