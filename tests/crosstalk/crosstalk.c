@@ -39,7 +39,7 @@ static const char usage[] =
     "usage: crosstalk --headgate PATH | --direct | --self-test\n"
     "  --clients N      concurrent clients (300)\n"
     "  --requests N     requests to send (2000000)\n"
-    "  --seconds N      the run ends within; no new load after two thirds of it (600)\n"
+    "  --seconds N      no new load after two thirds of it (600)\n"
     "  --threads N      workers of Headgate (4)\n"
     "  --pool POOL      shared or session (shared)\n"
     "  --seed N         of what is random (from the clock)\n"
