@@ -26,11 +26,6 @@ static int64_t wall(void *context)
     return host->wall_us + host->now_us;
 }
 
-static int64_t redis(void *context)
-{
-    return wall(context) + ((const struct fake_worker *)context)->fake->redis_ahead_us;
-}
-
 static void warn(void *context, const char *rule, const char *text)
 {
     struct fake_host *host = ((const struct fake_worker *)context)->fake;
@@ -222,7 +217,7 @@ struct fake_host *fake_host_new(const struct policy *policy, const char *rules, 
             .listens = true,
             .now_us = now,
             .wall_us = wall,
-            .redis_us = redis,
+            .redis_us = wall,
             .context = worker,
             .worker = i,
         };

@@ -2,11 +2,11 @@
  * [limit:NAME] rules: what is faulty about one, who is the same bucket for it, and when a reload may keep what it
  * remembers.
  */
+#include "../../support/address.h"
 #include "../conf/conf_fixture.h"
 #include "limit/limit_name.h"
 #include "limit/limit_rule.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,21 +129,6 @@ Test(limit_rule, of_a_per_that_is_none)
 }
 
 /* ---- names of buckets ---- */
-
-/* Of IPv4 or IPv6; any other text is a Unix socket. */
-static struct sockaddr_storage address_of(const char *text)
-{
-    struct sockaddr_storage from = {.ss_family = AF_UNIX};
-    struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(1234)};
-    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons(1234)};
-
-    if (inet_pton(AF_INET, text, &ipv4.sin_addr) == 1) {
-        memcpy(&from, &ipv4, sizeof ipv4);
-    } else if (inet_pton(AF_INET6, text, &ipv6.sin6_addr) == 1) {
-        memcpy(&from, &ipv6, sizeof ipv6);
-    }
-    return from;
-}
 
 struct name {
     size_t length;
