@@ -137,9 +137,6 @@ static void run_script(void *context, const struct policy_script *script)
     struct fake_call **end = &host->calls;
 
     host->sent_count++;
-    if (host->on_call != NULL) {
-        host->on_call(host->on_call_context, call);
-    }
     if (host->refusal != NULL) {
         fake_call_free(call);
         script->done(script->context, &(struct policy_script_reply){.error = host->refusal});

@@ -87,8 +87,6 @@ struct fake_host {
     size_t sent_count;           /* calls since the beginning */
     int64_t since_us;            /* when the connection was made over which calls are answered */
     const char *refusal;         /* with which calls fail at once; NULL for none */
-    void (*on_call)(void *context, const struct fake_call *call);
-    void *on_call_context;
     char warning[FAKE_TEXT_MAX]; /* the last one */
     size_t warning_count;
     char information[FAKE_TEXT_MAX]; /* the last one */
