@@ -170,16 +170,11 @@ static void resume(void *context, void *holder)
 static struct conf *load_rules(const struct policy *policy, const char *text)
 {
     const struct conf_section *sections[POLICY_SECTIONS_MAX + 2] = {&conf_section_server};
-    struct conf_faults faults;
 
     for (size_t i = 0; policy->sections != NULL && policy->sections[i] != NULL; i++) {
         sections[i + 1] = policy->sections[i];
     }
-    struct conf *conf = load_conf(text, sections, &faults);
-
-    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
-    conf_faults_free(&faults);
-    return conf;
+    return load_conf(text, sections);
 }
 
 struct fake_host *fake_host_new(const struct policy *policy, const char *rules, size_t workers)
