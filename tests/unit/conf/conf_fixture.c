@@ -60,3 +60,12 @@ char *print_conf(const struct conf *conf, bool show_secrets)
     fclose(out);
     return text;
 }
+
+void note_option(void *context, const char *option)
+{
+    char **text = context;
+    char *longer = conf_format("%s%s;", *text, option);
+
+    free(*text);
+    *text = longer;
+}

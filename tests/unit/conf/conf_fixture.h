@@ -13,6 +13,9 @@ void assert_conf_fault(const char *text, const struct conf_section *const *secti
 /* conf_merge_reloadable(), which has to be sound. */
 struct conf *merge_conf(const struct conf *old, const struct conf *fresh, const struct conf_section *const *sections);
 
+/* Appends the name to the text that context is the place of, for conf_restart_only_changes(). */
+void note_option(void *context, const char *option);
+
 /* What conf_print() prints; the caller frees it. */
 char *print_conf(const struct conf *conf, bool show_secrets);
 

@@ -102,15 +102,6 @@ Test(conf_server, no_address_of_the_process_is_that_of_a_redis)
     conf_free(conf);
 }
 
-static void collect(void *context, const char *option)
-{
-    char **text = context;
-    char *longer = conf_format("%s%s;", *text, option);
-
-    free(*text);
-    *text = longer;
-}
-
 /* Servers stay as they were opened, in their order; options and rules are those of the new file. */
 Test(conf_server, reload)
 {
@@ -124,7 +115,7 @@ Test(conf_server, reload)
     struct conf *merged = merge_conf(old, fresh, sections);
     char *changes = conf_format("%s", "");
 
-    conf_restart_only_changes(merged, fresh, collect, &changes);
+    conf_restart_only_changes(merged, fresh, note_option, &changes);
     cr_assert_str_eq(changes,
                      "upstream_password (with listen);[server:b];[server:a] upstream;[listener:l] server;[server:c];",
                      "%s", changes);
@@ -160,7 +151,7 @@ Test(conf_listener, reload)
     struct conf *merged = merge_conf(old, fresh, sections);
     char *changes = conf_format("%s", "");
 
-    conf_restart_only_changes(merged, fresh, collect, &changes);
+    conf_restart_only_changes(merged, fresh, note_option, &changes);
     cr_assert_str_eq(changes, "[listener:a] listen;[listener:a] proxy_from (with listen);[listener:b];[listener:c];",
                      "%s", changes);
     cr_assert_eq(conf_listener_count(merged), 4);
