@@ -81,11 +81,8 @@ def pytest_collection_modifyitems(config, items):
 
 def group_of(item):
     """The module and its parameter, of a test with a fixture of its module; None for others."""
-    shared = [
-        name
-        for name, definitions in item._fixtureinfo.name2fixturedefs.items()
-        if any(definition.scope == "module" for definition in definitions)
-    ]
+    definitions = item._fixtureinfo.name2fixturedefs
+    shared = [name for name in definitions if definitions[name][-1].scope == "module"]
     if not shared:
         return None
     parameters = getattr(item, "callspec", None) and item.callspec.params or {}

@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+from harness.cluster import Cluster
 from harness.global_limits import ALL_KINDS, EXACT, LEASED
 from harness.http import start_with_http
 from harness.leases import Monitor
@@ -27,6 +28,13 @@ def group(sentinel_group):
     """The same, once all agree on who is what after the test before."""
     sentinel_group.await_agreement()
     return sentinel_group
+
+
+@pytest.fixture(scope="module")
+def cluster(request):
+    """Three masters, for all tests of a file, which may say how many replicas each has."""
+    with Cluster(replicas=getattr(request.module, "REPLICAS", 0)) as made:
+        yield made
 
 
 @pytest.fixture

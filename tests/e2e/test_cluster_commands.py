@@ -4,16 +4,10 @@ import re
 
 import pytest
 
-from harness.cluster import SLOTS, Cluster, tag_of
+from harness.cluster import SLOTS, tag_of
 from harness.resp import OK, PONG, QUEUED, Closed, Error, wait_for
 
 CROSSSLOT = Error(b"CROSSSLOT Keys in request don't hash to the same slot")
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=0) as cluster:
-        yield cluster
 
 
 @pytest.fixture

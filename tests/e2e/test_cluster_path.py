@@ -12,12 +12,6 @@ from harness.resp import NIL_ARRAY, OK, Closed, Error, encode, wait_for
 CROSS_SLOT = "CROSSSLOT Keys in request don't hash to the same slot"
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=0) as made:
-        yield made
-
-
 @pytest.fixture(autouse=True)
 def emptied(cluster):
     for node in cluster.current_masters():

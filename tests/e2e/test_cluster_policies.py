@@ -4,19 +4,13 @@ import pytest
 
 from e2e.test_cluster_redirect import tell_of
 from harness.admin import text
-from harness.cluster import Cluster, slot_of
+from harness.cluster import slot_of
 from harness.global_limits import connect_to, rush, shared, total
 from harness.latency import ON, ask, await_report, counter, interfaces
 from harness.leases import await_keys, leases
 from harness.leases import rule as lease_rule
 from harness.resp import OK, Error, wait_for
 from harness.rules import launch
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(replicas=0) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,8 @@
 
 import pytest
 
-from harness.cluster import Cluster, slot_of
+from harness.cluster import slot_of
 from harness.resp import OK, Error
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(masters=3, replicas=0) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,14 +4,10 @@ import pytest
 
 from e2e import test_cluster_pubsub
 from harness.admin import stats
-from harness.cluster import Cluster, key_in, slot_of
+from harness.cluster import key_in, slot_of
 from harness.resp import wait_for
 
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(masters=3, replicas=1) as made:
-        yield made
+REPLICAS = 1
 
 
 def channels_of(cluster, count=1):

@@ -11,11 +11,7 @@ from harness.cluster import SLOTS, Cluster, key_in, slot_of
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, Error, Push, encode, wait_for
 
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(masters=3, replicas=1) as made:
-        yield made
+REPLICAS = 1
 
 
 @pytest.fixture

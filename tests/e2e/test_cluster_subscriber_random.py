@@ -5,10 +5,8 @@ import itertools
 import random
 import threading
 
-import pytest
-
 from harness.admin import stats
-from harness.cluster import Cluster, key_in, slot_of
+from harness.cluster import key_in, slot_of
 from harness.resp import OK, Push, encode
 from harness.rules import launch
 from harness.threads import at_once
@@ -16,12 +14,6 @@ from harness.world import breathe
 
 NAMES = 5  # of each kind, and shard channels of each node
 ROUNDS = 12
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(masters=3, replicas=0) as made:
-        yield made
 
 
 class Subscriber:

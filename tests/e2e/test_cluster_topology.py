@@ -8,11 +8,7 @@ from harness.cluster import Cluster, key_in
 from harness.resp import OK, Error, wait_for
 from harness.servers import Redis, free_port
 
-
-@pytest.fixture(scope="module")
-def cluster():
-    with Cluster(masters=3, replicas=1) as cluster:
-        yield cluster
+REPLICAS = 1
 
 
 def serves(headgate, slots=16384):

@@ -14,14 +14,10 @@
  * - hiredis 0.14 knows no NUL that hides the end of a line, and takes a CR that no LF follows for a part of the line.
  *   Neither can be in a number, so what it takes is not affected.
  */
-#include <hiredis/read.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "fuzz_cut.h"
-#include "resp/resp.h"
+#include "fuzz_framer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,37 +25,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the framer ---- */
 
-/* From a block of just its size, so that the sanitizer sees a byte read too many. */
-static enum resp_status feed_copy(struct resp_command *command, const char *data, size_t length, size_t *taken)
+static enum resp_status feed(void *framer, const char *bytes, size_t length, size_t *taken)
 {
-    char *copy = malloc(length);
-    enum resp_status status;
+    struct resp_command *command = framer;
+    uint32_t seen = resp_command_arguments_seen(command);
+    uint64_t before = command->size;
+    enum resp_status status = resp_command_feed(command, bytes, length, BULK_MAX, taken);
 
-    require(copy != NULL);
-    memcpy(copy, data, length);
-    status = resp_command_feed(command, copy, length, BULK_MAX, taken);
-    free(copy);
-    return status;
-}
-
-static enum resp_status feed_cut(struct resp_command *command, const char *data, size_t size, size_t longest)
-{
-    enum resp_status status = RESP_MORE;
-    uint32_t seed = seed_of(data, size);
-    uint32_t seen = 0;
-
-    for (size_t next = 0; status == RESP_MORE && next < size;) {
-        size_t length = 1 + next_random(&seed) % longest;
-        size_t taken;
-
-        length = length < size - next ? length : size - next;
-        status = feed_copy(command, data + next, length, &taken);
-        require(taken <= length && (status != RESP_MORE || taken == length));
-        require(resp_command_arguments_seen(command) >= seen);
-        seen = resp_command_arguments_seen(command);
-        next += taken;
-        require(command->size == next);
-    }
+    require(resp_command_arguments_seen(command) >= seen && command->size == before + *taken);
     return status;
 }
 
@@ -76,7 +49,7 @@ static enum resp_status feed_every_way(struct resp_command *whole, const char *d
 {
     static const size_t longest[] = {1, 3, 17, 200};
     size_t taken;
-    enum resp_status status = feed_copy(whole, data, size, &taken);
+    enum resp_status status = feed_copy(feed, whole, data, size, &taken);
 
     require(taken == whole->size && taken <= size);
     require(status != RESP_MORE || taken == size);
@@ -84,7 +57,7 @@ static enum resp_status feed_every_way(struct resp_command *whole, const char *d
     for (size_t i = 0; i < sizeof(longest) / sizeof(longest[0]); i++) {
         struct resp_command command = {0};
 
-        require(feed_cut(&command, data, size, longest[i]) == status);
+        require(feed_cut(feed, &command, data, size, longest[i]) == status);
         require_alike(&command, whole);
         /* An endless inline command is refused as a whole piece, so how much was taken depends on the pieces. */
         require(whole->fault == RESP_COMMAND_LONG_INLINE || command.size == whole->size);
@@ -112,9 +85,6 @@ struct oracle {
     size_t count;         /* of bulks */
     struct resp_argument bulks[RESP_ARGUMENTS_KEPT];
 };
-
-/* Stands for any object: the reader wants something that is not NULL. */
-static char object;
 
 static void *read_string(const redisReadTask *task, char *text, size_t length)
 {
@@ -159,28 +129,15 @@ static void *read_nil(const redisReadTask *task)
     return &object;
 }
 
-static void forget(void *reply)
-{
-    (void)reply;
-}
-
 static struct oracle ask_hiredis(const char *data, size_t size)
 {
     static redisReplyObjectFunctions functions = {read_string, read_array, read_integer, read_nil, forget};
     redisReader *reader = redisReaderCreateWithFunctions(&functions);
     struct oracle oracle = {.reader = reader, .status = RESP_MORE};
-    void *reply = NULL;
 
     require(reader != NULL);
     reader->privdata = &oracle;
-    require(redisReaderFeed(reader, data, size) == REDIS_OK);
-    if (redisReaderGetReply(reader, &reply) != REDIS_OK) {
-        oracle.status = RESP_FAULT;
-    } else if (reply != NULL) {
-        oracle.status = RESP_DONE;
-        /* It may have thrown away what it has read. */
-        oracle.taken = size - (reader->len - reader->pos);
-    }
+    oracle.status = read_by_hiredis(reader, data, size, &oracle.taken);
     redisReaderFree(reader);
     return oracle;
 }

@@ -13,47 +13,22 @@
  * - Patience: hiredis looks at a line or bulk when all of it has come. The framer refuses a wrong number at its first
  *   wrong byte, a wrong end of a bulk at once, and a bulk over 4 GiB or a sum of elements over 2^40 when announced.
  */
-#include <hiredis/read.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "fuzz_cut.h"
-#include "resp/resp.h"
+#include "fuzz_framer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* ---- the framer ---- */
 
-/* From a block of just its size, so that the sanitizer sees a byte read too many. */
-static enum resp_status feed_copy(struct resp_reply *reply, const char *data, size_t length, size_t *taken)
+static enum resp_status feed(void *framer, const char *bytes, size_t length, size_t *taken)
 {
-    char *copy = malloc(length);
-    enum resp_status status;
+    struct resp_reply *reply = framer;
+    uint64_t before = reply->size;
+    enum resp_status status = resp_reply_feed(reply, bytes, length, taken);
 
-    require(copy != NULL);
-    memcpy(copy, data, length);
-    status = resp_reply_feed(reply, copy, length, taken);
-    free(copy);
-    return status;
-}
-
-static enum resp_status feed_cut(struct resp_reply *reply, const char *data, size_t size, size_t longest)
-{
-    enum resp_status status = RESP_MORE;
-    uint32_t seed = seed_of(data, size);
-
-    for (size_t next = 0; status == RESP_MORE && next < size;) {
-        size_t length = 1 + next_random(&seed) % longest;
-        size_t taken;
-
-        length = length < size - next ? length : size - next;
-        status = feed_copy(reply, data + next, length, &taken);
-        require(taken <= length && (status != RESP_MORE || taken == length));
-        next += taken;
-        require(reply->size == next);
-    }
+    require(reply->size == before + *taken);
     return status;
 }
 
@@ -68,7 +43,7 @@ static enum resp_status feed_every_way(struct resp_reply *whole, const char *dat
 {
     static const size_t longest[] = {1, 3, 17, 200};
     size_t taken;
-    enum resp_status status = feed_copy(whole, data, size, &taken);
+    enum resp_status status = feed_copy(feed, whole, data, size, &taken);
 
     require(taken == whole->size && taken <= size);
     require(status != RESP_MORE || taken == size);
@@ -77,7 +52,7 @@ static enum resp_status feed_every_way(struct resp_reply *whole, const char *dat
     for (size_t i = 0; i < sizeof(longest) / sizeof(longest[0]); i++) {
         struct resp_reply reply = {.keep_head = true};
 
-        require(feed_cut(&reply, data, size, longest[i]) == status);
+        require(feed_cut(feed, &reply, data, size, longest[i]) == status);
         require_alike(&reply, whole);
     }
     return status;
@@ -92,9 +67,6 @@ struct oracle {
     bool beyond;          /* refused for its type byte or depth, which says nothing */
     long long integer;    /* the last one read */
 };
-
-/* Stands for any object: the reader wants something that is not NULL. */
-static char object;
 
 static void *read_string(const redisReadTask *task, char *text, size_t length)
 {
@@ -127,29 +99,16 @@ static void *read_nil(const redisReadTask *task)
     return &object;
 }
 
-static void forget(void *reply)
-{
-    (void)reply;
-}
-
 static struct oracle ask_hiredis(const char *data, size_t size)
 {
     static redisReplyObjectFunctions functions = {read_string, read_array, read_integer, read_nil, forget};
     struct oracle oracle = {.status = RESP_MORE};
     redisReader *reader = redisReaderCreateWithFunctions(&functions);
-    void *reply = NULL;
 
     require(reader != NULL);
     reader->privdata = &oracle;
-    require(redisReaderFeed(reader, data, size) == REDIS_OK);
-    if (redisReaderGetReply(reader, &reply) != REDIS_OK) {
-        oracle.status = RESP_FAULT;
-        oracle.beyond = strstr(reader->errstr, "reply type byte") != NULL || strstr(reader->errstr, "nested") != NULL;
-    } else if (reply != NULL) {
-        oracle.status = RESP_DONE;
-        /* It may have thrown away what it has read. */
-        oracle.taken = size - (reader->len - reader->pos);
-    }
+    oracle.status = read_by_hiredis(reader, data, size, &oracle.taken);
+    oracle.beyond = strstr(reader->errstr, "reply type byte") != NULL || strstr(reader->errstr, "nested") != NULL;
     redisReaderFree(reader);
     return oracle;
 }

@@ -26,14 +26,22 @@ class Walk:
         self.counts = Counter()
 
     def step(self):
-        self.now += self.chance.randrange(20000 if self.chance.randrange(20) == 0 else 500)
+        self.now += self.chance.choice((0, 1)) * self.chance.randrange(20000 if self.chance.randrange(20) == 0 else 500)
         self.ask("EVAL", EXPIRE, len(self.keys), *self.keys, self.now)
+
+    def end(self):
+        """Of what is taken now: sometimes it is in its last ms."""
+        return self.now + self.chance.randrange(30000) * min(1, self.chance.randrange(8))
 
     def terms(self, life):
         """Near to what is there, often at the very edge of the slack, sometimes far off."""
         slack = self.chance.randrange(3) * 500
         off = [0, 0, 0, slack, -slack, slack + 1, -slack - 1, self.chance.randrange(-20000, 20000)]
-        return 1 + self.chance.randrange(30000), life + self.chance.choice(off), slack
+        return self.lease(), life + self.chance.choice(off), slack
+
+    def lease(self):
+        """1: it is only looked at."""
+        return 1 + self.chance.randrange(30000) * min(1, self.chance.randrange(10))
 
     def renew(self, script, keys, owner, model):
         """On terms by chance: (before, after, when its lease ends, or None if it was not renewed)."""
@@ -44,7 +52,7 @@ class Walk:
         after, count_after = look(self.ask, keys, owner)
         assert count == count_after
         self.counts[answer[0]] += 1
-        until = self.now + terms[0]
+        until = self.now + (terms[0] if terms[0] > 1 else 0)
         for one, other in zip(before, after):
             assert one[:2] == other[:2], "made, ended or changed"
             lengthened = answer[0] == RENEWED and 0 <= one.at < until
@@ -63,7 +71,7 @@ RELEASE = """return redis.call('TYPE', KEYS[1]).ok == 'string' and
 def do_something_to_strings(walk):
     """Those who keep to the rules, and those who do not."""
     key, token = walk.chance.choice(STRINGS), walk.chance.choice(TOKENS)
-    at = walk.now + walk.chance.randrange(30000)
+    at = walk.end()
     done = walk.chance.randrange(14)
     if done == 5 or done == 6:
         walk.ask("EVAL", RELEASE, 1, key, token)
@@ -98,7 +106,11 @@ def model_strings(seen, terms, now):
     lives = [(code_of_string(each, each.life(now), terms), each.life(now)) for each in seen]
     code = min(one for one, _ in lives)
     left = min(life for one, life in lives if one == code)
-    return [code, max(left, terms[0]) if code == RENEWED else left]
+    return [code, left_after(left, code, terms[0])]
+
+
+def left_after(left, code, lease):
+    return max(left, lease) if code == RENEWED and lease > 1 and left >= 0 else left
 
 
 def test_strings(ask):
@@ -145,7 +157,7 @@ end
 
 def do_something_to_a_hash(walk):
     owner, key = walk.chance.choice([*READERS]), walk.chance.choice(walk.keys)
-    at = walk.now + walk.chance.randrange(30000)
+    at = walk.end()
     done = walk.chance.randrange(14)
     if done < 8:
         walk.ask("EVAL", REDISSON, 0, "lock" if done < 2 else "read" if done < 6 else "unlock", owner, at)
@@ -176,7 +188,7 @@ def model_hash(seen, terms, now):
         return [GONE, NO_KEY]
     left = min(left, longest)
     code = code_of_life(left, *terms[1:])
-    return [code, max(left, terms[0]) if code == RENEWED else left]
+    return [code, left_after(left, code, terms[0])]
 
 
 def test_hashes(ask):
@@ -202,7 +214,7 @@ MEMBERS = ["permit-1", "permit-2", "permit-3"]
 
 
 def do_something_to_a_sorted_set(walk):
-    member, at = walk.chance.choice(MEMBERS), walk.now + walk.chance.randrange(30000)
+    member, at = walk.chance.choice(MEMBERS), walk.end()
     if walk.ask("TYPE lock") not in ("zset", "none"):
         walk.ask("DEL lock")
     add = [f"ZADD lock {walk.now} {member}"]
@@ -221,7 +233,7 @@ def model_sorted_set(seen, found, expected, lease, now):
         return [GONE, left]
     if seen.type != "zset" or not seen.owned:
         return [NOT_OWNER if seen.type == "zset" else ANOTHER_TYPE, left]
-    return [DEFERRED, left] if found != expected else [RENEWED, max(left, lease) if left >= 0 else left]
+    return [DEFERRED, left] if found != expected else [RENEWED, left_after(left, RENEWED, lease)]
 
 
 def scores_of(ask, seen):
@@ -243,7 +255,7 @@ def test_sorted_sets(ask):
         if chance.randrange(5) == 0:  # the last of its digits, or a little more
             expected *= 1 + 2**-52
         score = expected + (chance.randrange(2000) - 300) / chance.choice((1, 1000))
-        lease = 1 + chance.randrange(30000)
+        lease = walk.lease()
         answer = renew("lock", member, score, expected, lease, walk.now)
         [after], _ = look(ask, "lock", member)
         assert answer[:2] == model_sorted_set(before, found, expected, lease, walk.now)

@@ -1,4 +1,4 @@
-"""The scripts that renew, heal and release leases, on a real Redis."""
+"""The scripts that renew, heal and release leases, on a real Redis. What renewals find and leave test_lua_lease_walks.py has."""
 
 import random
 import re
@@ -8,65 +8,12 @@ import time
 import pytest
 from asking import LUA
 from lease_scripts import (
-    ANOTHER_TYPE, DEFERRED, EPOCH, GONE, HASH, HEAL, HOLD, NO_EXPIRY, NO_KEY, NOT_OWNER, OWN_CLOCK, PERSISTENT, READER,
-    RELEASES, RENEWED, SHORTENED, STRING, ZSET, assert_life_since, ends, look, now, put, same_number, score_of,
-    score_told,
+    ANOTHER_TYPE, DEFERRED, EPOCH, GONE, HASH, HEAL, HOLD, NO_EXPIRY, NO_KEY, NOT_OWNER, OWN_CLOCK, READER, RELEASES,
+    RENEWED, STRING, ZSET, assert_life_since, ends, look, now, put, same_number, score_of, score_told,
 )  # fmt: skip
 
 # Lease, what ought to be left, and by how much it may differ; in ms.
 TERMS = (30000, 20000, 500)
-
-# ---- locks ----
-
-
-@pytest.mark.parametrize(
-    ("script", "take", "other"), [(STRING, "SET lock {}", "RPUSH lock me"), (HASH, "HSET lock {} 1", "SET lock me")]
-)
-def test_what_became_of_a_lock(ask, script, take, other):
-    renew = ask.script(script, OWN_CLOCK)
-    assert renew("lock", "me", *TERMS, EPOCH) == [GONE, NO_KEY]
-    assert ask("DBSIZE") == 0, "it was made"
-    for owner, life, code, told in [
-        ("other", 25000, NOT_OWNER, 25000), ("other", None, NOT_OWNER, NO_EXPIRY), ("me", None, PERSISTENT, NO_EXPIRY),
-        ("me", 19499, SHORTENED, 19499), ("me", 19500, RENEWED, 30000), ("me", 20000, RENEWED, 30000),
-        ("me", 20500, RENEWED, 30000), ("me", 20501, DEFERRED, 20501),
-    ]:  # fmt: skip
-        put(ask, take.format(owner), life)
-        assert renew("lock", "me", *TERMS, EPOCH) == [code, told], (owner, life)
-        assert ends(ask) == told, (owner, life)
-    for life, told in [(None, NO_EXPIRY), (7, 7)]:
-        put(ask, other, life)
-        assert renew("lock", "me", *TERMS, EPOCH) == [ANOTHER_TYPE, told]
-        assert ends(ask) == told
-
-
-@pytest.mark.parametrize(("script", "take"), [(STRING, "SET lock me"), (HASH, "HSET lock me 3")])
-class TestTimesToLive:
-    def test_they_differ_by_no_more_than_the_slack(self, ask, script, take):
-        renew = ask.script(script, OWN_CLOCK)
-        for slack in range(3):
-            for off in range(-4, 5):
-                put(ask, take, 1000 + off)
-                code = SHORTENED if off < -slack else DEFERRED if off > slack else RENEWED
-                life = 3000 if code == RENEWED else 1000 + off
-                assert renew("lock", "me", 3000, 1000, slack, EPOCH) == [code, life], (slack, off)
-                assert ends(ask) == life
-
-    def test_they_are_never_shortened(self, ask, script, take):
-        renew = ask.script(script, OWN_CLOCK)
-        for lease in [*range(1, 990, 43), *range(990, 1003)]:
-            put(ask, take, 1000)
-            assert renew("lock", "me", lease, 1000, 0, EPOCH) == [RENEWED, max(lease, 1000)]
-            assert ends(ask) == max(lease, 1000)
-
-    def test_they_may_be_expected_to_be_over(self, ask, script, take):
-        renew = ask.script(script, OWN_CLOCK)
-        put(ask, take, 100)
-        assert renew("lock", "me", 900, -50, 149, EPOCH) == [DEFERRED, 100]
-        assert renew("lock", "me", 900, -50, 150, EPOCH) == [RENEWED, 900]
-        put(ask, take, 0)
-        assert renew("lock", "me", 900, 0, 0, EPOCH) == [RENEWED, 900], "in its last ms"
-
 
 # How a lock is taken, around the owner's name; what its script is given behind it; what that answers to others.
 USES = {
@@ -114,156 +61,11 @@ def test_an_owner_of_no_bytes_and_numbers_as_they_are_written(ask, name):
             assert (answer[0] if arguments else answer) == code
 
 
-# ---- several strings ----
-
-THREE = ["{a}1", "{a}2", "{a}3"]
-# What may become of one of them, and what is answered then.
-SPOILT = [
-    ("DEL {}", GONE, NO_KEY),
-    ("SET {} other", NOT_OWNER, NO_EXPIRY),
-    ("SET {} other PXAT 4102444825000", NOT_OWNER, 25000),
-    ("PERSIST {}", PERSISTENT, NO_EXPIRY),
-    ("PEXPIREAT {} 4102444800010", SHORTENED, 10),
-    ("RPUSH {} me", ANOTHER_TYPE, NO_EXPIRY),
-]
-
-
-def set_three(ask):
-    for number, key in enumerate(THREE):
-        put(ask, f"SET {key} me", 20000 + number, key)
-
-
-def spoil(ask, how, key):
-    if how.startswith("RPUSH"):
-        ask("DEL", key)
-    ask(how.format(key))
-
-
-def test_all_keys_are_renewed_or_none(ask):
-    renew = ask.script(STRING, OWN_CLOCK)
-    keys = " ".join(THREE)
-    set_three(ask)
-    assert renew(keys, "me", *TERMS, EPOCH) == [RENEWED, 30000]
-    assert [ends(ask, key) for key in THREE] == [30000] * 3
-    for key in THREE:
-        for how, code, life in SPOILT:
-            set_three(ask)
-            spoil(ask, how, key)
-            before = look(ask, keys)
-            assert renew(keys, "me", *TERMS, EPOCH) == [code, life], how
-            assert look(ask, keys) == before, how
-
-
-def test_keys_are_worth_what_the_worst_is(ask):
-    renew = ask.script(STRING, OWN_CLOCK)
-    for one, first, _ in SPOILT:
-        for other, second, _ in SPOILT:
-            set_three(ask)
-            spoil(ask, one, THREE[2])
-            spoil(ask, other, THREE[1])
-            assert renew(" ".join(THREE), "me", *TERMS, EPOCH)[0] == min(first, second)
-
-
-def test_keys_last_as_long_as_the_shortest(ask):
-    renew = ask.script(STRING, OWN_CLOCK)
-    set_three(ask)
-    put(ask, "SET {a}2 me", 29000, "{a}2")
-    put(ask, "SET {a}3 me", 40000, "{a}3")
-    assert renew(" ".join(THREE), "me", *TERMS, EPOCH) == [RENEWED, 30000], "one is due"
-    assert [ends(ask, key) for key in THREE] == [30000, 30000, 40000]
-    assert renew(" ".join(THREE), "me", *TERMS, EPOCH) == [DEFERRED, 30000], "none is due"
-
-
-# ---- readers of Redisson ----
-
-
-def test_the_holds_of_a_reader_that_are_left_are_renewed(ask):
-    renew = ask.script(HASH, OWN_CLOCK)
-    # The other reader keeps the hash longer than this one has it.
-    put(ask, "HSET lock mode read me 2 other 1", 25000)
-    for key, life in [("{lock}:other:rwlock_timeout:1", 25000), (HOLD + "1", 5000), (HOLD + "2", 20000)]:
-        put(ask, f"SET {key} 1", life, key)
-    assert renew(READER, "me", 30000, 20000, 0, EPOCH) == [RENEWED, 30000]
-    assert [ends(ask, key) for key in READER.split()] == [30000, 30000, 30000, NO_KEY]
-    assert ends(ask, "{lock}:other:rwlock_timeout:1") == 25000
-
-
-@pytest.mark.parametrize(
-    ("of_hash", "first", "second", "code", "life"),
-    [
-        (20000, 20000, NO_KEY, RENEWED, 30000), (60000, 20000, NO_KEY, RENEWED, 30000),
-        (60000, NO_KEY, 20000, RENEWED, 30000), (60000, 10, 20500, RENEWED, 30000),
-        (60000, 10, 20501, DEFERRED, 20501), (60000, 20501, 20000, DEFERRED, 20501),
-        (60000, 19499, 10, SHORTENED, 19499), (19499, 20000, NO_KEY, SHORTENED, 19499),
-        (19499, 25000, 60000, SHORTENED, 19499), (20000, 25000, 60000, RENEWED, 30000),
-        (20000, NO_KEY, NO_KEY, GONE, NO_KEY), (20000, NO_EXPIRY, NO_KEY, PERSISTENT, NO_EXPIRY),
-        (20000, 20000, NO_EXPIRY, PERSISTENT, NO_EXPIRY), (NO_EXPIRY, 20000, NO_KEY, PERSISTENT, NO_EXPIRY),
-    ],
-)  # fmt: skip
-def test_a_reader_is_judged_by_its_own_holds(ask, of_hash, first, second, code, life):
-    renew = ask.script(HASH, OWN_CLOCK)
-    lives = [of_hash, first, second, NO_KEY]
-    put(ask, "HSET lock mode read me 2", None if of_hash == NO_EXPIRY else of_hash)
-    for number in (1, 2):
-        if lives[number] != NO_KEY:
-            put(ask, f"SET {HOLD}{number} 1", None if lives[number] == NO_EXPIRY else lives[number], f"{HOLD}{number}")
-    assert renew(READER, "me", *TERMS, EPOCH) == [code, life]
-    left = [max(one, 30000) if code == RENEWED and one >= 0 else one for one in lives]
-    assert [ends(ask, key) for key in READER.split()] == left
-
-
-def test_a_hold_of_another_type_is_left_alone(ask):
-    renew = ask.script(HASH, OWN_CLOCK)
-    put(ask, "HSET lock mode read me 2", 20000)
-    put(ask, f"SET {HOLD}1 1", 20000, HOLD + "1")
-    put(ask, f"RPUSH {HOLD}2 1", 20, HOLD + "2")
-    assert renew(READER, "me", 30000, 20000, 0, EPOCH) == [ANOTHER_TYPE, 20]
-    assert (ends(ask), ends(ask, HOLD + "1")) == (20000, 20000)
-
-
 # ---- permits ----
 
 
 def permit(ask, member, score, life=None):
     put(ask, f"ZADD lock {score} {member} 5 bystander", life)
-
-
-def test_what_became_of_a_permit(ask):
-    renew = ask.script(ZSET, OWN_CLOCK)
-    arguments = ("lock", "me", 200, 100, 9000, EPOCH)
-    assert renew(*arguments) == [GONE, NO_KEY]
-    assert ask("DBSIZE") == 0, "it was made"
-    for life, told in [(4000, 4000), (None, NO_EXPIRY)]:
-        permit(ask, "other", 100, life)
-        assert renew(*arguments) == [NOT_OWNER, told]
-        assert ask("ZCARD lock") == 2, "it was brought back"
-    for other in ("99", "101", "100.00000000000001", "inf", "-inf", "1e300", "0"):
-        permit(ask, "me", other, 4000)
-        before = look(ask, "lock")
-        answer = renew(*arguments)
-        assert answer[:2] == [DEFERRED, 4000] and same_number(score_told(answer), float(other)), other
-        assert look(ask, "lock") == before, other
-    permit(ask, "me", 100, 4000)
-    assert renew(*arguments) == [RENEWED, 9000]
-    assert (score_of(ask, "me"), score_of(ask, "bystander"), ends(ask)) == (200, 5, 9000)
-    for command, life, told in [("SET lock me", 4000, 4000), ("SADD lock me", None, NO_EXPIRY)]:
-        put(ask, command, life)
-        assert renew(*arguments) == [ANOTHER_TYPE, told]
-
-
-@pytest.mark.parametrize(
-    ("life", "score", "lease", "left", "raised"),
-    [
-        (4000, 200, 3999, 4000, 200), (4000, 200, 4000, 4000, 200), (4000, 200, 4001, 4001, 200),
-        (None, 200, 9000, NO_EXPIRY, 200), (4000, 99, 9000, 9000, 100), (4000, -1e300, 9000, 9000, 100),
-        (4000, 100, 9000, 9000, 100),
-    ],
-)  # fmt: skip
-def test_neither_a_life_nor_a_score_is_lowered(ask, life, score, lease, left, raised):
-    renew = ask.script(ZSET, OWN_CLOCK)
-    permit(ask, "me", 100, life)
-    assert renew("lock", "me", score, 100, lease, EPOCH) == [RENEWED, left]
-    assert (score_of(ask, "me"), ends(ask)) == (raised, left)
 
 
 def test_a_score_is_raised_while_redis_is_out_of_memory(ask):

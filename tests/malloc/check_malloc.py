@@ -1,4 +1,4 @@
-"""No malloc per request once warm: check_malloc.py HEADGATE MALLOC_COUNTER
+"""No malloc per request once warm: check_malloc.py HEADGATE MALLOC_WATCHER
 
 redis-benchmark keeps 50 clients busy with GET and SET. It is warm once all of them have waited for the same Redis, of
 each of a cluster: then as many connections and buffers are there as these clients can ever need at once. From then on
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 os.environ["HEADGATE_BINARY"] = str(pathlib.Path(sys.argv[1]).resolve())
-COUNTER = pathlib.Path(sys.argv[2]).resolve()
+WATCHER = pathlib.Path(sys.argv[2]).resolve()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -47,13 +47,13 @@ class CountedHeadgate(Headgate):
 
     def start(self):
         self.counts_path = self.directory / "malloc-counts"
-        self.counts_path.write_bytes(bytes(16))
-        preload = preloaded(COUNTER, self.directory, "HEADGATE_MALLOC_COUNTS", self.counts_path)
+        self.counts_path.write_bytes(bytes(40))
+        preload = preloaded(WATCHER, self.directory, "HEADGATE_MALLOC_ORDERS", self.counts_path)
         self.launch(["env", *(f"{name}={value}" for name, value in preload.items()), BINARY, "-c", str(self.config_path)])
         self.await_port(self.address)
 
     def allocations(self):
-        allocated, freed = struct.unpack("=QQ", self.counts_path.read_bytes())
+        _, _, allocated, _, freed = struct.unpack("=QQQQQ", self.counts_path.read_bytes())
         return allocated, freed
 
 

@@ -1,4 +1,4 @@
-"""Memory that runs out: check_malloc_failures.py HEADGATE MALLOC_FAILER
+"""Memory that runs out: check_malloc_failures.py HEADGATE MALLOC_WATCHER
 
 Under a mixed load one call to the allocator in 1,000 fails, down to one in 20. Headgate may close connections and answer
 with errors, but never ends, hangs or gives a client what is another's; when memory is there again, it serves as before.
@@ -17,8 +17,8 @@ import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("headgate")
-parser.add_argument("failer")
-parser.add_argument("--preload", default="", help="a library to be preloaded behind the failer")
+parser.add_argument("watcher")
+parser.add_argument("--preload", default="", help="a library to be preloaded behind the watcher")
 parser.add_argument("--seconds", type=float, default=1.5, help="of load at each rate of failures")
 parser.add_argument("--seeds", default="1,2")
 parser.add_argument("--every", default="1000,300,100,50,20")
@@ -27,7 +27,7 @@ parser.add_argument("--transport", choices=("plain", "tls"), default="plain", he
 options = parser.parse_args()
 
 os.environ["HEADGATE_BINARY"] = str(pathlib.Path(options.headgate).resolve())
-FAILER = pathlib.Path(options.failer).resolve()
+WATCHER = pathlib.Path(options.watcher).resolve()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -115,8 +115,8 @@ class FailingHeadgate(Headgate):
 
     def start(self):
         self.orders_path = self.directory / "malloc-failures"
-        self.orders_path.write_bytes(bytes(32))
-        preload = preloaded(FAILER, self.directory, "HEADGATE_MALLOC_FAILURES", self.orders_path)
+        self.orders_path.write_bytes(bytes(40))
+        preload = preloaded(WATCHER, self.directory, "HEADGATE_MALLOC_ORDERS", self.orders_path)
         preload["LD_PRELOAD"] += f" {options.preload}"
         self.launch(["env", *(f"{name}={value}" for name, value in preload.items()), BINARY, "-c", str(self.config_path)])
         self.await_port(self.address)
@@ -127,7 +127,7 @@ class FailingHeadgate(Headgate):
 
     def failures(self):
         """(calls, failures) so far."""
-        return struct.unpack("=QQQQ", self.orders_path.read_bytes())[2:]
+        return struct.unpack("=QQQQQ", self.orders_path.read_bytes())[2:4]
 
 
 def connect(headgate):
@@ -166,15 +166,16 @@ class Worker:
                 pass
 
     def live(self, client, until):
-        steps = [self.plain, self.pipeline, self.transaction, self.blocking, self.subscribe, self.authenticate]
-        steps += [self.hello, self.select, self.script, self.big, self.lock, self.counted, self.delayed, self.named]
-        steps += [self.reply_modes, self.watched, self.late_reader, self.unknown]
-        steps += [self.access]
         for _ in range(12):
             if until.is_set():
                 return
-            self.random.choice(steps)(client)
+            self.random.choice(self.steps())(client)
             self.done += 1
+
+    def steps(self):
+        return [self.plain, self.pipeline, self.transaction, self.blocking, self.subscribe, self.authenticate, self.hello,
+                self.select, self.script, self.big, self.lock, self.counted, self.delayed, self.named, self.reply_modes,
+                self.watched, self.late_reader, self.unknown, self.access]  # fmt: skip
 
     def key(self, kind="k"):
         return b"%s:%s" % (kind.encode(), self.me)
@@ -372,11 +373,7 @@ def serves_as_before(redis, headgate):
     wait_for(headgate.serves, PATIENCE, what="a client to be served")
     wait_for(lambda: answers(headgate), PATIENCE, what="the admin port to answer")
     worker = Worker(headgate, 999_999)
-    steps = [worker.plain, worker.pipeline, worker.transaction, worker.blocking, worker.subscribe, worker.watched]
-    steps += [worker.authenticate, worker.hello, worker.select, worker.script, worker.big, worker.lock, worker.counted]
-    steps += [worker.delayed, worker.named, worker.reply_modes, worker.late_reader, worker.unknown]
-    steps += [worker.access]
-    for step in steps:
+    for step in worker.steps():
         worker.lives += 1
         worker.me = b"after.%d" % worker.lives
         with connect(headgate) as client:

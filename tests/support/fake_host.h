@@ -78,18 +78,15 @@ struct fake_host {
     const struct policy *policy;
     int64_t now_us;
     int64_t wall_us;
-    int64_t redis_ahead_us; /* by so much Redis' clock is ahead */
     void *shared;
     size_t worker_count;
     struct fake_worker workers[FAKE_WORKERS_MAX];
     struct fake_client *clients;
     struct fake_call *calls; /* not answered yet, the oldest first */
     size_t call_count;
-    size_t sent_count;   /* calls since the beginning */
-    int64_t since_us;    /* when the connection was made over which calls are answered */
-    const char *refusal; /* with which calls fail at once; NULL for none */
-    void (*on_call)(void *context, const struct fake_call *call);
-    void *on_call_context;
+    size_t sent_count;           /* calls since the beginning */
+    int64_t since_us;            /* when the connection was made over which calls are answered */
+    const char *refusal;         /* with which calls fail at once; NULL for none */
     char warning[FAKE_TEXT_MAX]; /* the last one */
     size_t warning_count;
     char information[FAKE_TEXT_MAX]; /* the last one */

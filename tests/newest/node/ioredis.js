@@ -2,7 +2,7 @@
 const { readFileSync } = require('fs');
 const { dirname, join } = require('path');
 const Redis = require('ioredis');
-const { serve, pause, message, host, port, tlsOptions } = require('./protocol');
+const { serve, common, pause, message, host, port, tlsOptions } = require('./protocol');
 
 const { version } = JSON.parse(readFileSync(join(dirname(require.resolve('ioredis')), '..', 'package.json')));
 
@@ -24,6 +24,8 @@ async function connect(options) {
 const subscribers = new Map();
 
 const features = {
+  ...common,
+
   async *strings(client, key) {
     yield client.set(key, 'first');
     yield client.get(key);
@@ -37,21 +39,6 @@ const features = {
     const batch = client.pipeline();
     for (let number = 0; number < 50; number++) batch.rpush(key, number);
     yield batch.lrange(key, 0, -1).exec();
-  },
-
-  async *transaction(client, key) {
-    yield client.multi().set(key, 1).incr(key).get(key).exec();
-  },
-
-  async *watch(client, key) {
-    await client.set(key, 5);
-    await client.watch(key);
-    const value = Number(await client.get(key));
-    yield client.multi().set(key, value * 2).get(key).exec();
-  },
-
-  async *script(client, key) {
-    for (const number of [7, 8]) yield client.add(key, number);
   },
 
   // Every way to begin a connection: names, users, databases, wrong passwords.
@@ -131,20 +118,6 @@ const features = {
     yield came.came;
     yield Promise.all(names.map((name) => cluster.del(name)));
     await cluster.quit();
-  },
-
-  async *killed(client, key) {
-    await client.set(key, 'before');
-    let lost = 0;
-    for (const end = Date.now() + 20000; Date.now() < end; await pause(10)) {
-      try {
-        if ((await client.get(key)) === null) break;
-      } catch {
-        lost++;
-      }
-    }
-    yield `lost=${lost}`;
-    yield [await client.set(`${key}:after`, 'there'), await client.get(`${key}:after`), await client.get(key)];
   },
 
   async *unsubscribe(_client, key) {

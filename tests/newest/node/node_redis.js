@@ -1,7 +1,7 @@
 // node-redis with its default settings.
 const { createClient, createClientPool, createCluster, defineScript } = require('redis');
 const { version } = require('@redis/client/package.json');
-const { serve, pause, until, message, host, port, tlsOptions } = require('./protocol');
+const { serve, common, pause, until, message, host, port, tlsOptions } = require('./protocol');
 
 const add = defineScript({
   NUMBER_OF_KEYS: 1,
@@ -24,6 +24,8 @@ async function connect({ socket, ...options } = {}) {
 const subscribers = new Map();
 
 const features = {
+  ...common,
+
   async *strings(client, key) {
     yield client.set(key, 'first');
     yield client.get(key);
@@ -39,21 +41,6 @@ const features = {
     for (let number = 0; number < 50; number++) replies.push(client.rPush(key, String(number)));
     replies.push(client.lRange(key, 0, -1));
     yield Promise.all(replies);
-  },
-
-  async *transaction(client, key) {
-    yield client.multi().set(key, 1).incr(key).get(key).exec();
-  },
-
-  async *watch(client, key) {
-    await client.set(key, 5);
-    await client.watch(key);
-    const value = Number(await client.get(key));
-    yield client.multi().set(key, value * 2).get(key).exec();
-  },
-
-  async *script(client, key) {
-    for (const number of [7, 8]) yield client.add(key, number);
   },
 
   // Every way to begin a connection: RESP, names, users, databases, wrong passwords.
@@ -133,20 +120,6 @@ const features = {
     await cluster.sUnsubscribe(key);
     yield Promise.all(names.map((name) => cluster.del(name)));
     await cluster.close();
-  },
-
-  async *killed(client, key) {
-    await client.set(key, 'before');
-    let lost = 0;
-    for (const end = Date.now() + 20000; Date.now() < end; await pause(10)) {
-      try {
-        if ((await client.get(key)) === null) break;
-      } catch {
-        lost++;
-      }
-    }
-    yield `lost=${lost}`;
-    yield [await client.set(`${key}:after`, 'there'), await client.get(`${key}:after`), await client.get(key)];
   },
 
   async *caching(client, key) {

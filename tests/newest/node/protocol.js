@@ -68,4 +68,36 @@ function message() {
   return { arrive, came: Promise.race([came, pause(20000).then(() => 'nothing came')]) };
 }
 
-module.exports = { serve, pause, until, message, host, port: Number(port), tlsOptions };
+// Features in which the libraries of this language are spelt alike.
+const common = {
+  async *transaction(client, key) {
+    yield client.multi().set(key, 1).incr(key).get(key).exec();
+  },
+
+  async *watch(client, key) {
+    await client.set(key, 5);
+    await client.watch(key);
+    const value = Number(await client.get(key));
+    yield client.multi().set(key, value * 2).get(key).exec();
+  },
+
+  async *script(client, key) {
+    for (const number of [7, 8]) yield client.add(key, number);
+  },
+
+  async *killed(client, key) {
+    await client.set(key, 'before');
+    let lost = 0;
+    for (const end = Date.now() + 20000; Date.now() < end; await pause(10)) {
+      try {
+        if ((await client.get(key)) === null) break;
+      } catch {
+        lost++;
+      }
+    }
+    yield `lost=${lost}`;
+    yield [await client.set(`${key}:after`, 'there'), await client.get(`${key}:after`), await client.get(key)];
+  },
+};
+
+module.exports = { serve, common, pause, until, message, host, port: Number(port), tlsOptions };

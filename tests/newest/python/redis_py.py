@@ -140,11 +140,12 @@ def blocking(client, key):
 subscribers = {}
 
 
-def message(subscriber):
+def message(subscriber, of_shards=False):
     """The next thing that comes, whatever it is."""
+    read = subscriber.get_sharded_message if of_shards else subscriber.get_message
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        if came := subscriber.get_message(timeout=1):
+        if came := read(timeout=1):
             return [came["type"], came["channel"], came["data"]]
     return "nothing came"
 
@@ -213,16 +214,19 @@ NEWER = (
 )
 
 
+def all_of(client, words, key):
+    for line in words.split("|"):
+        try:
+            yield [line, client.execute_command(*line.replace("%", key).split())]
+        except redis.RedisError as error:
+            yield [line, error]
+
+
 def newer(client, key):
     """Replies as they come, errors too: a server that has it not says so in the same words."""
-    for words in NEWER.split("|"):
-        command = words.replace("%", key).split()
-        try:
-            reply = client.execute_command(*command)
-        except redis.RedisError as error:
-            reply = error
+    for line, reply in all_of(client, NEWER, key):
         # How long a query of a graph took is in its reply.
-        yield words if command[0] == "GRAPH.QUERY" and not isinstance(reply, Exception) else [words, reply]
+        yield line if line.startswith("GRAPH.QUERY") and not isinstance(reply, Exception) else [line, reply]
 
 
 # Documents, an index over them, and filters: each as words, % for the key.
@@ -240,14 +244,6 @@ MODULES = (
     "|CMS.INITBYDIM %:cms 10 2|CMS.INCRBY %:cms a 3|CMS.QUERY %:cms a|TOPK.RESERVE %:top 2|TOPK.ADD %:top a a b"
     "|TOPK.LIST %:top|TDIGEST.CREATE %:td|TDIGEST.ADD %:td 1 2 3|TDIGEST.MAX %:td"
 )
-
-
-def all_of(client, words, key):
-    for line in words.split("|"):
-        try:
-            yield [line, client.execute_command(*line.replace("%", key).split())]
-        except redis.RedisError as error:
-            yield [line, error]
 
 
 def modules(client, key):
@@ -290,19 +286,11 @@ def cluster_mode(_client, key):
         yield sorted(cluster.scan_iter(match=key + ":*"))
         subscriber = cluster.pubsub()
         subscriber.ssubscribe(key)
-        yield sharded_message(subscriber)
+        yield message(subscriber, of_shards=True)
         yield cluster.spublish(key, "hello")
-        yield sharded_message(subscriber)
+        yield message(subscriber, of_shards=True)
         subscriber.close()
         yield cluster.delete(*names)
-
-
-def sharded_message(subscriber):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        if came := subscriber.get_sharded_message(timeout=1):
-            return [came["type"], came["channel"], came["data"]]
-    return "nothing came"
 
 
 def killed(client, key):

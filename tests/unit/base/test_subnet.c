@@ -1,7 +1,7 @@
 /* Networks: which texts name one, and which addresses are in it. */
+#include "../../support/address.h"
 #include "base/subnet.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -16,15 +16,8 @@ static struct subnet parsed(const char *text)
 static bool has(const char *network, const char *address)
 {
     struct subnet subnet = parsed(network);
-    struct sockaddr_storage from = {.ss_family = AF_UNIX};
-    struct sockaddr_in *ipv4 = (struct sockaddr_in *)(void *)&from;
-    struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)(void *)&from;
+    struct sockaddr_storage from = address_of(address);
 
-    if (inet_pton(AF_INET, address, &ipv4->sin_addr) == 1) {
-        from.ss_family = AF_INET;
-    } else if (inet_pton(AF_INET6, address, &ipv6->sin6_addr) == 1) {
-        from.ss_family = AF_INET6;
-    }
     return subnet_has(&subnet, &from);
 }
 

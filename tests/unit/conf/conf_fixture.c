@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct conf *load_conf(const char *text, const struct conf_section *const *sections, struct conf_faults *faults)
+static struct conf *load(const char *text, const struct conf_section *const *sections, struct conf_faults *faults)
 {
     char directory[] = "/tmp/headgate-test-XXXXXX", path[64];
 
@@ -19,6 +19,26 @@ struct conf *load_conf(const char *text, const struct conf_section *const *secti
     unlink(path);
     rmdir(directory);
     return conf;
+}
+
+struct conf *load_conf(const char *text, const struct conf_section *const *sections)
+{
+    struct conf_faults faults;
+    struct conf *conf = load(text, sections, &faults);
+
+    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    return conf;
+}
+
+void assert_conf_fault(const char *text, const struct conf_section *const *sections, const char *expected)
+{
+    struct conf_faults faults;
+
+    cr_assert_null(load(text, sections, &faults), "%s", text);
+    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
+    cr_assert_not_null(strstr(faults.lines[0], expected), "%s: %s", text, faults.lines[0]);
+    conf_faults_free(&faults);
 }
 
 struct conf *merge_conf(const struct conf *old, const struct conf *fresh, const struct conf_section *const *sections)
@@ -39,4 +59,13 @@ char *print_conf(const struct conf *conf, bool show_secrets)
     conf_print(conf, out, show_secrets);
     fclose(out);
     return text;
+}
+
+void note_option(void *context, const char *option)
+{
+    char **text = context;
+    char *longer = conf_format("%s%s;", *text, option);
+
+    free(*text);
+    *text = longer;
 }

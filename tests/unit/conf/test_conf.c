@@ -3,6 +3,7 @@
  * the table, conf/headgate.ini and docs/configuration.md say the same.
  */
 #include "conf_file.h"
+#include "conf_fixture.h"
 
 #include "policy/sections.h"
 
@@ -271,21 +272,12 @@ Test(conf, documentation_holds_the_reference)
 
 /* ---- Reload ---- */
 
-static void note(void *context, const char *option)
-{
-    char **text = context;
-    char *longer = conf_format("%s%s;", *text, option);
-
-    free(*text);
-    *text = longer;
-}
-
 /* What takes a restart, or waits with what does; the caller frees it. */
 static char *restart_only(const struct conf *merged, const struct conf *fresh)
 {
     char *text = conf_format(";");
 
-    conf_restart_only_changes(merged, fresh, note, &text);
+    conf_restart_only_changes(merged, fresh, note_option, &text);
     return text;
 }
 

@@ -16,15 +16,21 @@ static const char several[] = "[headgate]\nadmin = 127.0.0.1:1\nmax_clients = 9\
                               "[listener:l]\nlisten = 127.0.0.1:6\nserver = b\n"
                               "[limit:l]\nlimit = 3\nwindow = 1s\nservers = a\n";
 
+static const struct conf_section *const *sections_of_all(void)
+{
+    static const struct conf_section *sections[SECTIONS_MAX + 1];
+
+    sections_list(policies, sections);
+    return sections;
+}
+
 /* NULL: fault has what is wrong, to be freed. */
 static struct conf *change(const struct conf *conf, const char *name, const char *value, char **fault)
 {
-    const struct conf_section *sections[SECTIONS_MAX + 1];
     const struct conf_setting setting = {slice_of(name), slice_of(value)};
     struct conf_faults faults;
 
-    sections_list(policies, sections);
-    struct conf *changed = conf_change(conf, sections, &setting, 1, &faults);
+    struct conf *changed = conf_change(conf, sections_of_all(), &setting, 1, &faults);
     *fault = faults.count > 0 ? conf_format("%s", faults.lines[0]) : NULL;
     conf_faults_free(&faults);
     return changed;
@@ -41,20 +47,7 @@ static struct conf *change_soundly(const struct conf *conf, const char *name, co
 
 static struct conf *loaded(const char *text)
 {
-    const struct conf_section *sections[SECTIONS_MAX + 1];
-    struct conf_faults faults;
-
-    sections_list(policies, sections);
-    struct conf *conf = load_conf(text, sections, &faults);
-    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
-    conf_faults_free(&faults);
-    return conf;
-}
-
-/* The configuration with everything in it, as it would be written. */
-static char *whole(const struct conf *conf)
-{
-    return print_conf(conf, true);
+    return load_conf(text, sections_of_all());
 }
 
 static void assert_nothing_else_changes(const struct conf *conf, const char *path)
@@ -62,7 +55,7 @@ static void assert_nothing_else_changes(const struct conf *conf, const char *pat
     struct conf *there = change_soundly(conf, "drain_timeout", "77s");
     char *initial = conf_value_text(conf_section_option(&conf_section_headgate, "drain_timeout"), conf);
     struct conf *back = change_soundly(there, "drain_timeout", initial);
-    char *before = whole(conf), *after = whole(back);
+    char *before = print_conf(conf, true), *after = print_conf(back, true);
 
     cr_assert_eq(there->drain_timeout, 77000, "%s", path);
     cr_assert_str_eq(before, after, "%s", path);
@@ -94,15 +87,13 @@ Test(conf_change, what_is_sound_stays_so)
 
 Test(conf_change, examples_stay_as_they_are)
 {
-    const struct conf_section *sections[SECTIONS_MAX + 1];
     struct conf_faults faults;
     glob_t found;
 
-    sections_list(policies, sections);
     cr_assert_eq(glob(HEADGATE_SOURCE_DIR "/conf/examples/*.ini", 0, NULL, &found), 0);
     cr_assert_gt(found.gl_pathc, 5);
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        struct conf *conf = conf_load(found.gl_pathv[i], sections, &faults);
+        struct conf *conf = conf_load(found.gl_pathv[i], sections_of_all(), &faults);
         cr_assert_not_null(conf, "%s", found.gl_pathv[i]);
         assert_nothing_else_changes(conf, found.gl_pathv[i]);
         conf_free(conf);
@@ -112,19 +103,6 @@ Test(conf_change, examples_stay_as_they_are)
 }
 
 /* ---- a reload behind it ---- */
-
-static const struct conf_section *const *sections_of_all(void)
-{
-    static const struct conf_section *sections[SECTIONS_MAX + 1];
-
-    sections_list(policies, sections);
-    return sections;
-}
-
-static struct conf *merged_of(const struct conf *old, const struct conf *fresh)
-{
-    return merge_conf(old, fresh, sections_of_all());
-}
 
 /* What a server has from [headgate], and credentials of clients, wait with the addresses that they were for; also when
  * something else is set. What they need is not taken from beside them. */
@@ -137,10 +115,11 @@ Test(conf_change, what_waits_goes_on_to)
                                 "[server:a]\nlisten = h:9\nupstream = h:5\n"
                                 "[identity:x]\nupstream_password = new\naddress = ip:10.0.0.0/8\n"
                                 "[identity:y]\nupstream_password = new\npeer = uid:0\n");
-    struct conf *bare = loaded("[headgate]\nlisten = h:1\nupstream = h:2\n"), *merged = merged_of(conf, fresh);
+    struct conf *bare = loaded("[headgate]\nlisten = h:1\nupstream = h:2\n"),
+                *merged = merge_conf(conf, fresh, sections_of_all());
     struct conf *changed = change_soundly(merged, "max_clients", "8");
     const struct conf *a = conf_server_at(changed, 1);
-    char *shown = whole(changed);
+    char *shown = print_conf(changed, true);
 
     cr_assert_str_eq(changed->listener_terms.allow, "");
     cr_assert_str_eq(a->listener_terms.allow, "identity:x");
@@ -148,9 +127,9 @@ Test(conf_change, what_waits_goes_on_to)
     cr_assert_eq(a->max_clients, 8);
     cr_assert(strstr(shown, "password = px\n") != NULL && strstr(shown, "= new\n") == NULL, "%s", shown);
     conf_free(merged);
-    merged = merged_of(conf, bare);
+    merged = merge_conf(conf, bare, sections_of_all());
     free(shown);
-    shown = whole(merged);
+    shown = print_conf(merged, true);
     cr_assert_not_null(strstr(shown, "password = px\n"), "%s", shown);
     free(shown);
     conf_free(bare);

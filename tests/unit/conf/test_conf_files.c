@@ -9,14 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct place {
-    char directory[64];
-    char path[96];
-    struct conf *conf;
-    struct conf_faults faults;
-};
-
-static void put_bytes(const struct place *place, const char *name, const char *bytes, size_t length)
+static void put_bytes(const struct conf_file *place, const char *name, const char *bytes, size_t length)
 {
     char *path = conf_format("%s/%s", place->directory, name);
     FILE *file = fopen(path, "w");
@@ -27,14 +20,14 @@ static void put_bytes(const struct place *place, const char *name, const char *b
     free(path);
 }
 
-static void put(const struct place *place, const char *name, const char *text)
+static void put(const struct conf_file *place, const char *name, const char *text)
 {
     put_bytes(place, name, text, strlen(text));
 }
 
-static void begin(struct place *place, const char *text)
+static void begin(struct conf_file *place, const char *text)
 {
-    *place = (struct place){.directory = "/tmp/headgate-test-XXXXXX"};
+    *place = (struct conf_file){.directory = "/tmp/headgate-test-XXXXXX"};
     cr_assert_not_null(mkdtemp(place->directory));
     snprintf(place->path, sizeof place->path, "%s/h.ini", place->directory);
     char *inner = conf_format("%s/conf.d", place->directory);
@@ -43,14 +36,14 @@ static void begin(struct place *place, const char *text)
     put(place, "h.ini", text);
 }
 
-static void load(struct place *place)
+static void load(struct conf_file *place)
 {
     conf_free(place->conf);
     conf_faults_free(&place->faults);
     place->conf = conf_load(place->path, NULL, &place->faults);
 }
 
-static void end(struct place *place)
+static void end(struct conf_file *place)
 {
     char *command = conf_format("rm -r %s", place->directory);
     conf_free(place->conf);
@@ -59,17 +52,10 @@ static void end(struct place *place)
     free(command);
 }
 
-static void assert_sound(struct place *place)
+static void assert_sound(struct conf_file *place)
 {
     load(place);
     cr_assert_not_null(place->conf, "%s", place->faults.count > 0 ? place->faults.lines[0] : "");
-}
-
-/* The fault without the directory. */
-static const char *fault(const struct place *place, size_t index)
-{
-    cr_assert_lt(index, place->faults.count);
-    return place->faults.lines[index] + strlen(place->directory) + 1;
 }
 
 /* ---- passwords in files ---- */
@@ -81,7 +67,7 @@ Test(conf_files, password_is_what_the_file_holds)
 {
     static const char *const files[] = {"s3cret; #\"", "s3cret; #\"\n", "s3cret; #\"\r\n"};
     for (size_t i = 0; i < COUNT_OF(files); i++) {
-        struct place place;
+        struct conf_file place;
         begin(&place, password_file);
         put(&place, "pw", files[i]);
         assert_sound(&place);
@@ -124,7 +110,7 @@ Test(conf_files, faults, .timeout = 60)
         {"pw\nadmin_password = secret", NULL, 0, "/pw: stands beside admin_password; expected one of the two"},
     };
     for (size_t i = 0; i < COUNT_OF(files); i++) {
-        struct place place;
+        struct conf_file place;
         char *text = conf_format("[headgate]\nadmin_password_file = %s\n", files[i].name);
         begin(&place, text);
         put(&place, "pw", "secret\n");
@@ -135,10 +121,10 @@ Test(conf_files, faults, .timeout = 60)
         }
         load(&place);
         cr_assert_eq(place.faults.count, 1);
-        cr_assert_not_null(strstr(fault(&place, 0), files[i].problem), "%s", fault(&place, 0));
-        cr_assert_not_null(strstr(fault(&place, 0), "h.ini:2: [headgate] admin_password_file = "));
-        cr_assert_null(strstr(fault(&place, 0), "secret"));
-        cr_assert_null(strstr(fault(&place, 0), "aaaa"));
+        cr_assert_not_null(strstr(fault_at(&place, 0), files[i].problem), "%s", fault_at(&place, 0));
+        cr_assert_not_null(strstr(fault_at(&place, 0), "h.ini:2: [headgate] admin_password_file = "));
+        cr_assert_null(strstr(fault_at(&place, 0), "secret"));
+        cr_assert_null(strstr(fault_at(&place, 0), "aaaa"));
         free(pipe);
         free(text);
         end(&place);
@@ -149,7 +135,7 @@ Test(conf_files, faults, .timeout = 60)
 
 Test(conf_files, in_any_place)
 {
-    struct place place;
+    struct conf_file place;
     begin(&place, "include = conf.d/*.conf\n[headgate]\nmax_clients = 5\ninclude = b.ini\nbacklog = 7\n");
     put(&place, "conf.d/20.conf", "[headgate]\nlanes = 2\n");
     put(&place, "conf.d/10.conf", "[headgate]\nthreads = 3\n");
@@ -169,7 +155,7 @@ Test(conf_files, in_any_place)
 
 Test(conf_files, faults_name_their_file)
 {
-    struct place place;
+    struct conf_file place;
     begin(&place, "[headgate]\nmax_clients = 5\ninclude = b.ini\nlanes = none\n");
     put(&place, "b.ini", "# a comment\n[headgate]\nmax_clients = 6\nthreads = 0\ninclude = c.ini\n");
     put(&place, "c.ini", "[headgate]\nthreads = 2\n");
@@ -177,41 +163,42 @@ Test(conf_files, faults_name_their_file)
     cr_assert_eq(place.faults.count, 4);
     char *expected =
         conf_format("b.ini:3: [headgate] max_clients = 6: given in %s:2 already; expected it once", place.path);
-    cr_assert_str_eq(fault(&place, 0), expected);
+    cr_assert_str_eq(fault_at(&place, 0), expected);
     free(expected);
-    cr_assert_eq(strncmp(fault(&place, 1), "b.ini:4: [headgate] threads = 0: is too small", 45), 0);
-    cr_assert_eq(strncmp(fault(&place, 2), "c.ini:2: [headgate] threads = 2: given in ", 42), 0);
-    cr_assert_not_null(strstr(fault(&place, 2), "/b.ini:4 already"));
-    cr_assert_eq(strncmp(fault(&place, 3), "h.ini:4: [headgate] lanes = none: is not a whole number", 55), 0);
+    cr_assert_eq(strncmp(fault_at(&place, 1), "b.ini:4: [headgate] threads = 0: is too small", 45), 0);
+    cr_assert_eq(strncmp(fault_at(&place, 2), "c.ini:2: [headgate] threads = 2: given in ", 42), 0);
+    cr_assert_not_null(strstr(fault_at(&place, 2), "/b.ini:4 already"));
+    cr_assert_eq(strncmp(fault_at(&place, 3), "h.ini:4: [headgate] lanes = none: is not a whole number", 55), 0);
     end(&place);
 }
 
 Test(conf_files, what_is_not_there)
 {
-    struct place place;
+    struct conf_file place;
     begin(&place, "include = conf.d/*.conf\n");
     assert_sound(&place);
     put(&place, "h.ini", "include = conf.d/a.conf\n");
     load(&place);
-    cr_assert_not_null(strstr(fault(&place, 0), "h.ini:1: include = "));
-    cr_assert_not_null(strstr(fault(&place, 0), "/conf.d/a.conf: cannot be read: No such file or directory; expected"));
+    cr_assert_not_null(strstr(fault_at(&place, 0), "h.ini:1: include = "));
+    cr_assert_not_null(
+        strstr(fault_at(&place, 0), "/conf.d/a.conf: cannot be read: No such file or directory; expected"));
     put(&place, "h.ini", "include = conf.d\n");
     load(&place);
-    cr_assert_not_null(strstr(fault(&place, 0), "/conf.d: is a directory; expected"));
+    cr_assert_not_null(strstr(fault_at(&place, 0), "/conf.d: is a directory; expected"));
     put(&place, "h.ini", "include =\n");
     load(&place);
-    cr_assert_not_null(strstr(fault(&place, 0), "is empty"));
+    cr_assert_not_null(strstr(fault_at(&place, 0), "is empty"));
     end(&place);
 }
 
 Test(conf_files, ends)
 {
-    struct place place;
+    struct conf_file place;
     begin(&place, "include = b.ini\n");
     put(&place, "b.ini", "include = h.ini\n");
     load(&place);
-    cr_assert_not_null(strstr(fault(&place, 0), "b.ini:1: include = "));
-    cr_assert_not_null(strstr(fault(&place, 0), "includes itself"));
+    cr_assert_not_null(strstr(fault_at(&place, 0), "b.ini:1: include = "));
+    cr_assert_not_null(strstr(fault_at(&place, 0), "includes itself"));
     for (int i = 0; i < 12; i++) {
         char *name = conf_format("%d.ini", i), *text = conf_format("include = %d.ini\n", i + 1);
         put(&place, name, text);
@@ -221,20 +208,20 @@ Test(conf_files, ends)
     put(&place, "h.ini", "include = 0.ini\n");
     load(&place);
     cr_assert_eq(place.faults.count, 1);
-    cr_assert_not_null(strstr(fault(&place, 0), "is the 9th file within another"));
+    cr_assert_not_null(strstr(fault_at(&place, 0), "is the 9th file within another"));
     end(&place);
 }
 
 /* ---- changes ---- */
 
-static bool has_changed(const struct place *place)
+static bool has_changed(const struct conf_file *place)
 {
     return conf_files_changed(&place->faults.files);
 }
 
 Test(conf_files, a_new_file_of_a_pattern_is_a_change)
 {
-    struct place place;
+    struct conf_file place;
     begin(&place, "include = conf.d/*.conf\n");
     assert_sound(&place);
     cr_assert_not(has_changed(&place));
@@ -252,7 +239,7 @@ Test(conf_files, a_new_file_of_a_pattern_is_a_change)
 
 /* ---- who may read it ---- */
 
-static size_t warnings_with_mode(struct place *place, const char *name, mode_t mode)
+static size_t warnings_with_mode(struct conf_file *place, const char *name, mode_t mode)
 {
     char *path = conf_format("%s/%s", place->directory, name);
     cr_assert_eq(chmod(path, mode), 0);
@@ -267,7 +254,7 @@ static size_t warnings_with_mode(struct place *place, const char *name, mode_t m
 
 Test(conf_files, others_may_read_a_secret)
 {
-    struct place place;
+    struct conf_file place;
     begin(&place, "[headgate]\nadmin_password_file = secret\n");
     put(&place, "secret", "hush\n");
     cr_assert_eq(warnings_with_mode(&place, "h.ini", 0644), 0, "it holds none");

@@ -28,16 +28,6 @@ static const struct conf_section rule_section = {
 static const struct conf_section *const sections[] = {&conf_section_server, &conf_section_listener, &rule_section,
                                                       NULL};
 
-static struct conf *loaded(const char *text)
-{
-    struct conf_faults faults;
-    struct conf *conf = load_conf(text, sections, &faults);
-
-    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
-    conf_faults_free(&faults);
-    return conf;
-}
-
 /* The names of the rules that a server has, with blanks behind them. The caller frees it. */
 static char *rules_of(const struct conf *server)
 {
@@ -71,7 +61,7 @@ static const char several[] = "[headgate]\nlisten = h:1\nupstream = h:2\nupstrea
 /* What is said where counts; what belongs to an address is nobody else's, and what keeps others out is everybody's. */
 Test(conf_server, each_by_itself)
 {
-    struct conf *conf = loaded(several);
+    struct conf *conf = load_conf(several, sections);
     const struct conf *first = conf_server_at(conf, 0), *b = conf_server_at(conf, 1), *a = conf_server_at(conf, 2);
 
     cr_assert_eq(conf_server_count(conf), 3);
@@ -99,8 +89,9 @@ Test(conf_server, each_by_itself)
 /* Also where another one of the process listens. */
 Test(conf_server, no_address_of_the_process_is_that_of_a_redis)
 {
-    struct conf *conf = loaded("[server:a]\nlisten = 127.0.0.1:3\nupstream = h:1\n"
-                               "[server:b]\nlisten = 127.0.0.1:4\nupstream = h:2\n");
+    struct conf *conf = load_conf("[server:a]\nlisten = 127.0.0.1:3\nupstream = h:1\n"
+                                  "[server:b]\nlisten = 127.0.0.1:4\nupstream = h:2\n",
+                                  sections);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(4), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
     cr_assert_eq(conf_server_count(conf), 2);
@@ -111,28 +102,20 @@ Test(conf_server, no_address_of_the_process_is_that_of_a_redis)
     conf_free(conf);
 }
 
-static void collect(void *context, const char *option)
-{
-    char **text = context;
-    char *longer = conf_format("%s%s;", *text, option);
-
-    free(*text);
-    *text = longer;
-}
-
 /* Servers stay as they were opened, in their order; options and rules are those of the new file. */
 Test(conf_server, reload)
 {
-    struct conf *old = loaded(several);
-    struct conf *fresh = loaded("[headgate]\nlisten = h:1\nupstream = h:2\nlanes = 3\nupstream_wait = 7s\n"
-                                "[server:c]\nlisten = h:8\nupstream = h:9\n"
-                                "[server:a]\nlisten = h:5\nupstream = h:10\nthreads = 2\nmax_clients = 9\n"
-                                "[listener:l]\nlisten = h:7\nserver = c\n"
-                                "[rule:new]\nservers = c a\n[rule:all]\n");
+    struct conf *old = load_conf(several, sections);
+    struct conf *fresh = load_conf("[headgate]\nlisten = h:1\nupstream = h:2\nlanes = 3\nupstream_wait = 7s\n"
+                                   "[server:c]\nlisten = h:8\nupstream = h:9\n"
+                                   "[server:a]\nlisten = h:5\nupstream = h:10\nthreads = 2\nmax_clients = 9\n"
+                                   "[listener:l]\nlisten = h:7\nserver = c\n"
+                                   "[rule:new]\nservers = c a\n[rule:all]\n",
+                                   sections);
     struct conf *merged = merge_conf(old, fresh, sections);
     char *changes = conf_format("%s", "");
 
-    conf_restart_only_changes(merged, fresh, collect, &changes);
+    conf_restart_only_changes(merged, fresh, note_option, &changes);
     cr_assert_str_eq(changes,
                      "upstream_password (with listen);[server:b];[server:a] upstream;[listener:l] server;[server:c];",
                      "%s", changes);
@@ -159,14 +142,16 @@ Test(conf_server, reload)
 /* Whom to believe changes, but where the address does; addresses, and which listeners there are, take a restart. */
 Test(conf_listener, reload)
 {
-    struct conf *old = loaded("[listener:a]\nlisten = h:1\nproxy_protocol = required\nproxy_from = ::1\n"
-                              "[listener:b]\nlisten = h:2\n[listener:d]\nlisten = h:4\n");
-    struct conf *fresh = loaded("[listener:c]\nlisten = h:3\n[listener:d]\nlisten = h:4\nrefuse = ip:::1\n"
-                                "[listener:a]\nlisten = h:9\nproxy_protocol = required\nproxy_from = 10.0.0.1\n");
+    struct conf *old = load_conf("[listener:a]\nlisten = h:1\nproxy_protocol = required\nproxy_from = ::1\n"
+                                 "[listener:b]\nlisten = h:2\n[listener:d]\nlisten = h:4\n",
+                                 sections);
+    struct conf *fresh = load_conf("[listener:c]\nlisten = h:3\n[listener:d]\nlisten = h:4\nrefuse = ip:::1\n"
+                                   "[listener:a]\nlisten = h:9\nproxy_protocol = required\nproxy_from = 10.0.0.1\n",
+                                   sections);
     struct conf *merged = merge_conf(old, fresh, sections);
     char *changes = conf_format("%s", "");
 
-    conf_restart_only_changes(merged, fresh, collect, &changes);
+    conf_restart_only_changes(merged, fresh, note_option, &changes);
     cr_assert_str_eq(changes, "[listener:a] listen;[listener:a] proxy_from (with listen);[listener:b];[listener:c];",
                      "%s", changes);
     cr_assert_eq(conf_listener_count(merged), 4);

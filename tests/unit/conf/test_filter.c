@@ -1,7 +1,7 @@
 /* Filters: which words are sound, and which subjects pass. */
+#include "../../support/address.h"
 #include "conf/filter.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,18 +25,14 @@ struct subject {
 
 static struct subject subject_of(const char *name, int64_t age, const char *host)
 {
-    struct subject subject = {.name = name, .age = age, .address = {.ss_family = AF_UNIX}};
-    struct sockaddr_in *ipv4 = (struct sockaddr_in *)(void *)&subject.address;
-    struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)(void *)&subject.address;
+    struct subject subject = {.name = name, .age = age, .address = address_of(host)};
+    sa_family_t family = subject.address.ss_family;
 
-    snprintf(subject.address_text, sizeof subject.address_text, "unix");
-    if (inet_pton(AF_INET, host, &ipv4->sin_addr) == 1) {
-        subject.address.ss_family = AF_INET;
-        snprintf(subject.address_text, sizeof subject.address_text, "%s:5000", host);
-    } else if (inet_pton(AF_INET6, host, &ipv6->sin6_addr) == 1) {
-        subject.address.ss_family = AF_INET6;
-        snprintf(subject.address_text, sizeof subject.address_text, "[%s]:5000", host);
-    }
+    snprintf(subject.address_text, sizeof subject.address_text,
+             family == AF_INET    ? "%s:5000"
+             : family == AF_INET6 ? "[%s]:5000"
+                                  : "%s",
+             host);
     return subject;
 }
 

@@ -2,6 +2,7 @@
  * Histograms: the bounds of every bucket against arithmetic that is exact, quantiles against the sorted values over
  * many distributions, and that the histograms of parts, merged, are that of the whole.
  */
+#include "../../rig/rig_random.h"
 #include "latency/latency_histogram.h"
 
 #include <criterion/criterion.h>
@@ -13,21 +14,18 @@
 /* 2^(1/32) - 1, and what doubles lose. */
 #define ERROR_MAX (0.0218971486541166 + 1e-9)
 
-static uint64_t chance_state = 88172645463325252;
-
 /* Always the same ones in a test. */
 static uint64_t chance(void)
 {
-    chance_state ^= chance_state << 13;
-    chance_state ^= chance_state >> 7;
-    chance_state ^= chance_state << 17;
-    return chance_state;
+    static uint64_t seed = 1;
+
+    return next_random(&seed);
 }
 
 /* From 0 to below 1. */
 static double chance_part(void)
 {
-    return (double)(chance() >> 11) / 9007199254740992.0;
+    return (double)chance() / 2147483648.0;
 }
 
 /* ---- buckets ---- */

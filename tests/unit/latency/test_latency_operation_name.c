@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct slice text(const char *string)
-{
-    return (struct slice){string, strlen(string)};
-}
-
 static void assert_safe(struct slice name, const char *expected)
 {
     char safe[LATENCY_NAME_MAX + 1];
@@ -22,23 +17,23 @@ static void assert_safe(struct slice name, const char *expected)
 
 Test(latency_operation_name, ordinary_names_stay_as_they_are)
 {
-    assert_safe(text("get"), "get");
-    assert_safe(text("config|set"), "config|set");
-    assert_safe(text("orders_2024-11:eu.west/1"), "orders_2024-11:eu.west/1");
-    assert_safe(text("!\"#$&'()*+,-./:;<=>?@[\\]^_`|"), "!\"#$&'()*+,-./:;<=>?@[\\]^_`|");
+    assert_safe(slice_of("get"), "get");
+    assert_safe(slice_of("config|set"), "config|set");
+    assert_safe(slice_of("orders_2024-11:eu.west/1"), "orders_2024-11:eu.west/1");
+    assert_safe(slice_of("!\"#$&'()*+,-./:;<=>?@[\\]^_`|"), "!\"#$&'()*+,-./:;<=>?@[\\]^_`|");
 }
 
 Test(latency_operation_name, what_keys_must_not_have_is_escaped)
 {
-    assert_safe(text(""), "%");
-    assert_safe(text("%"), "%25");
-    assert_safe(text("{a}b"), "%7Ba%7Db");
-    assert_safe(text("two words"), "two%20words");
-    assert_safe(text("line\r\nline"), "line%0D%0Aline");
-    assert_safe(text("a~b"), "a%7Eb");
-    assert_safe(text("h\xc3\xa9"), "h%C3%A9");
+    assert_safe(slice_of(""), "%");
+    assert_safe(slice_of("%"), "%25");
+    assert_safe(slice_of("{a}b"), "%7Ba%7Db");
+    assert_safe(slice_of("two words"), "two%20words");
+    assert_safe(slice_of("line\r\nline"), "line%0D%0Aline");
+    assert_safe(slice_of("a~b"), "a%7Eb");
+    assert_safe(slice_of("h\xc3\xa9"), "h%C3%A9");
     assert_safe((struct slice){"a\0b", 3}, "a%00b");
-    assert_safe(text("\x7f\x1b"), "%7F%1B");
+    assert_safe(slice_of("\x7f\x1b"), "%7F%1B");
 }
 
 #define NAMES 20000
@@ -63,7 +58,7 @@ Test(latency_operation_name, different_names_stay_different)
         for (size_t at = i % 3 == 0 ? 0 : length - 4; at < length; at++) {
             names[i][at] = bytes[next_random(&state) % (sizeof bytes - 1)];
         }
-        size_t told = latency_operation_safe_name(text(names[i]), safe[i]);
+        size_t told = latency_operation_safe_name(slice_of(names[i]), safe[i]);
         cr_assert_eq(told, strlen(safe[i]));
         cr_assert(told >= 1 && told <= LATENCY_NAME_MAX);
         cr_assert_eq(strpbrk(safe[i], "{} \n"), NULL);
@@ -82,18 +77,18 @@ Test(latency_operation_name, the_rest_goes_to_other)
 {
     struct latency_operation_names *operations = latency_operation_names_new(3, sizeof(struct latency_operation_name));
 
-    cr_assert_eq(latency_operation_names_add(operations, text("get")), 1);
-    cr_assert_eq(latency_operation_names_add(operations, text("set")), 2);
-    cr_assert_eq(latency_operation_names_add(operations, text("del")), LATENCY_OTHER);
-    cr_assert_eq(latency_operation_names_add(operations, text("del")), LATENCY_OTHER);
-    cr_assert_eq(latency_operation_names_add(operations, text("set")), 2);
-    cr_assert_eq(latency_operation_names_add(operations, text("other")), LATENCY_OTHER);
+    cr_assert_eq(latency_operation_names_add(operations, slice_of("get")), 1);
+    cr_assert_eq(latency_operation_names_add(operations, slice_of("set")), 2);
+    cr_assert_eq(latency_operation_names_add(operations, slice_of("del")), LATENCY_OTHER);
+    cr_assert_eq(latency_operation_names_add(operations, slice_of("del")), LATENCY_OTHER);
+    cr_assert_eq(latency_operation_names_add(operations, slice_of("set")), 2);
+    cr_assert_eq(latency_operation_names_add(operations, slice_of("other")), LATENCY_OTHER);
     cr_assert_eq(operations->refused, 2);
     cr_assert_eq(operations->count, 3);
     latency_operation_names_free(operations);
 
     operations = latency_operation_names_new(1, sizeof(struct latency_operation_name));
-    cr_assert_eq(latency_operation_names_add(operations, text("get")), LATENCY_OTHER);
+    cr_assert_eq(latency_operation_names_add(operations, slice_of("get")), LATENCY_OTHER);
     cr_assert_eq(operations->count, 1);
     latency_operation_names_free(operations);
     latency_operation_names_free(NULL);

@@ -10,26 +10,14 @@ static const struct conf_section *const sections[] = {&latency_section, &latency
 static struct latency_settings settings_at(const char *text, const struct latency_place *place)
 {
     struct latency_settings settings;
-    struct conf_faults faults;
-    struct conf *conf = load_conf(text, sections, &faults);
+    struct conf *conf = load_conf(text, sections);
 
-    cr_assert_not_null(conf, "%s", faults.count > 0 ? faults.lines[0] : "");
-    conf_faults_free(&faults);
     latency_settings_make(&settings, conf->rules, place);
     conf_free(conf);
     return settings;
 }
 
-static void assert_fault(const char *text, const char *expected)
-{
-    struct conf_faults faults;
-    struct conf *conf = load_conf(text, sections, &faults);
-
-    cr_assert_null(conf, "%s", text);
-    cr_assert_eq(faults.count, 1);
-    cr_assert_not_null(strstr(faults.lines[0], expected), "%s", faults.lines[0]);
-    conf_faults_free(&faults);
-}
+#define assert_fault(text, expected) assert_conf_fault(text, sections, expected)
 
 Test(latency_rule, faults)
 {

@@ -1,5 +1,6 @@
 /* Space-Saving against exact counts: what it promises holds over even, skewed and hostile streams, and after merging.
  */
+#include "../../rig/rig_random.h"
 #include "latency/latency_sketch.h"
 
 #include <criterion/criterion.h>
@@ -10,14 +11,11 @@
 
 #define KEYS 3000
 
-static uint64_t chance_state = 88172645463325252;
-
 static uint64_t chance(uint64_t bound)
 {
-    chance_state ^= chance_state << 13;
-    chance_state ^= chance_state >> 7;
-    chance_state ^= chance_state << 17;
-    return chance_state % bound;
+    static uint64_t seed = 1;
+
+    return next_random(&seed) % bound;
 }
 
 static struct slice key_of(uint64_t number)

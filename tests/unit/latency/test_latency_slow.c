@@ -4,15 +4,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static struct slice text(const char *string)
-{
-    return (struct slice){string, strlen(string)};
-}
-
 static void add(struct latency_slow_log *log, int64_t redis_us)
 {
     char excerpt[LATENCY_EXCERPT_MAX], name[32];
-    size_t length = latency_excerpt_make(text("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), true, excerpt);
+    size_t length = latency_excerpt_make(slice_of("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), true, excerpt);
     snprintf(name, sizeof name, "client-%d", (int)redis_us);
     const struct latency_slow_entry entry = {
         .id = 77,
@@ -22,9 +17,9 @@ static void add(struct latency_slow_log *log, int64_t redis_us)
         .writing_us = 8,
         .bytes_in = 20,
         .bytes_out = 5,
-        .address = text("10.0.0.1:4711"),
-        .name = text(name),
-        .user = text("default"),
+        .address = slice_of("10.0.0.1:4711"),
+        .name = slice_of(name),
+        .user = slice_of("default"),
         .excerpt = {excerpt, length},
     };
     cr_assert(latency_slow_log_add(log, &entry));

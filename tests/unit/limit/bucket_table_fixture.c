@@ -7,11 +7,6 @@
 /* So many sweeps reach every part of every bucket table. */
 #define SWEEPS_OF_ALL 64
 
-struct slice slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 struct limit_meter window_of(int64_t limit, int64_t length_us)
 {
     return (struct limit_meter){
@@ -55,7 +50,7 @@ void one_rule_free(struct one_rule *one)
 
 struct limit_bucket *pin(struct limit_share *share, const struct limit_member *member, const char *name, int64_t now_us)
 {
-    return limit_bucket_pin(share, member->bucket_table, slice(name), now_us);
+    return limit_bucket_pin(share, member->bucket_table, slice_of(name), now_us);
 }
 
 struct limit_bucket *pin_tracked(struct limit_share *share, const struct limit_member *member, const char *name)

@@ -7,7 +7,6 @@
 #define SECOND INT64_C(1000000)
 #define NOW (1000 * SECOND)
 
-struct slice slice(const char *text);
 struct limit_meter window_of(int64_t limit, int64_t length_us);
 
 struct limit_share *share_of(size_t threads);

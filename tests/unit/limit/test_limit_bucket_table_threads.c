@@ -94,7 +94,7 @@ static struct limit_bucket *pin_hot(struct crowd *crowd, size_t number, uint64_t
     char name[16];
 
     snprintf(name, sizeof name, "user:%u", (unsigned int)which);
-    return limit_bucket_pin(crowd->share, crowd->members[number].bucket_table, slice(name), NOW);
+    return limit_bucket_pin(crowd->share, crowd->members[number].bucket_table, slice_of(name), NOW);
 }
 
 /* Charges two buckets, both or none, as a request does that two rules apply to. */
@@ -128,7 +128,7 @@ static void disturb(struct crowd *crowd, const char *name)
     struct limit_member passing = {.description = ""};
 
     join(crowd->share, &passing, "hot", "hot", crowd->meter, 1000);
-    (void)limit_share_reset(crowd->share, slice("hot"), slice(name), NULL, NULL);
+    (void)limit_share_reset(crowd->share, slice_of("hot"), slice_of(name), NULL, NULL);
     free(printed(crowd->share, NOW));
     (void)limit_share_tracked(crowd->share);
     limit_bucket_table_leave(crowd->share, &passing);
@@ -146,7 +146,7 @@ static void crowd_pairs(struct crowd_thread *thread, int64_t round)
         char name[32];
         snprintf(name, sizeof name, "passing:%lld", (long long)round);
         limit_bucket_unpin(crowd->share, limit_bucket_pin(crowd->share, crowd->members[thread->number].bucket_table,
-                                                          slice(name), NOW));
+                                                          slice_of(name), NOW));
         limit_share_sweep(crowd->share, NOW);
         if (round % 64 == 0) {
             disturb(crowd, name);
@@ -185,7 +185,7 @@ static struct limit_bucket *lock_named(struct crowd *crowd, size_t number, const
 {
     for (;;) {
         struct limit_bucket *bucket =
-            limit_bucket_pin(crowd->share, crowd->members[number].bucket_table, slice(name), now_us);
+            limit_bucket_pin(crowd->share, crowd->members[number].bucket_table, slice_of(name), now_us);
         limit_share_lock(crowd->share, limit_bucket_locks(bucket));
         if (!bucket->revoked) {
             return bucket;

@@ -2,32 +2,24 @@
  * [limit:NAME] rules: what is faulty about one, who is the same bucket for it, and when a reload may keep what it
  * remembers.
  */
+#include "../../support/address.h"
 #include "../conf/conf_fixture.h"
 #include "limit/limit_name.h"
 #include "limit/limit_rule.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const struct conf_section *const sections[] = {&limit_section, NULL};
 
-static struct conf *load(const char *text, struct conf_faults *faults)
-{
-    return load_conf(text, sections, faults);
-}
-
 /* The heading is "[limit:a]" unless the text brings one. */
 static struct limit_rule *rule_of(const char *options)
 {
     struct limit_rule *rule = conf_alloc(NULL, sizeof *rule);
-    struct conf_faults faults;
     char *text = conf_format("%s%s", *options == '[' ? "" : "[limit:a]\n", options);
-    struct conf *conf = load(text, &faults);
+    struct conf *conf = load_conf(text, sections);
 
-    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
-    conf_faults_free(&faults);
     limit_rule_make(rule, conf->rules);
     conf_free(conf);
     free(text);
@@ -92,15 +84,10 @@ static const char *const faults_of[][2] = {
 
 static void assert_fault(const char *options, const char *expected)
 {
-    static const char before[] = "h.ini:";
-    char *text = conf_format("[limit:a]\n%s", options);
-    struct conf_faults faults;
+    char *text = conf_format("[limit:a]\n%s", options), *line = conf_format("h.ini:%s", expected);
 
-    cr_assert_null(load(text, &faults), "%s", text);
-    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
-    const char *said = strstr(faults.lines[0], before) + strlen(before);
-    cr_assert_eq(strncmp(said, expected, strlen(expected)), 0, "%s: %s", text, said);
-    conf_faults_free(&faults);
+    assert_conf_fault(text, sections, line);
+    free(line);
     free(text);
 }
 
@@ -129,21 +116,6 @@ Test(limit_rule, of_a_per_that_is_none)
 }
 
 /* ---- names of buckets ---- */
-
-/* Of IPv4 or IPv6; any other text is a Unix socket. */
-static struct sockaddr_storage address_of(const char *text)
-{
-    struct sockaddr_storage from = {.ss_family = AF_UNIX};
-    struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(1234)};
-    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons(1234)};
-
-    if (inet_pton(AF_INET, text, &ipv4.sin_addr) == 1) {
-        memcpy(&from, &ipv4, sizeof ipv4);
-    } else if (inet_pton(AF_INET6, text, &ipv6.sin6_addr) == 1) {
-        memcpy(&from, &ipv6, sizeof ipv6);
-    }
-    return from;
-}
 
 struct name {
     size_t length;

@@ -1,15 +1,10 @@
 /* What rules speak of: commands, keys, clients; and what is wrong with a text that names them. */
+#include "../../support/address.h"
 #include "match/match.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct slice slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
 
 /* What stands between bars, and whether it matches; NULL: nothing. */
 static void expect_each(const char *what, const char *texts, bool matches, bool (*match)(const char *, const char *))
@@ -41,7 +36,7 @@ static void expect_rows(const struct row *rows, size_t count, bool (*match)(cons
 
 static bool glob_matches(const char *glob, const char *text)
 {
-    return glob_match(glob, slice(text));
+    return glob_match(glob, slice_of(text));
 }
 
 Test(glob_match, stands_for_what_redis_takes_it_for)
@@ -108,7 +103,7 @@ static bool commands_match(const char *text, const char *name)
     struct match_commands *commands = commands_of(text);
     size_t length = strcspn(name, " ");
     const struct command *command = command_find((struct slice){name, length});
-    bool is = match_commands_is(commands, command, slice(name[length] != '\0' ? &name[length + 1] : ""));
+    bool is = match_commands_is(commands, command, slice_of(name[length] != '\0' ? &name[length + 1] : ""));
 
     cr_assert(!is || match_commands_may(commands, command), "%s: what matches may match", text);
     match_commands_free(commands);
@@ -150,8 +145,8 @@ Test(match_commands, tells_which_may_match)
 {
     struct match_commands *commands = commands_of("config|set get !get");
 
-    cr_assert(match_commands_may(commands, command_find(slice("config"))));
-    cr_assert_not(match_commands_may(commands, command_find(slice("get"))));
+    cr_assert(match_commands_may(commands, command_find(slice_of("config"))));
+    cr_assert_not(match_commands_may(commands, command_find(slice_of("get"))));
     cr_assert_not(match_commands_may(commands, NULL));
     cr_assert_not(match_commands_have_keys(commands));
     match_commands_free(commands);
@@ -233,8 +228,10 @@ static struct policy_request request_of(const char *name, const char *frame)
     resp_command_reset(&framed);
     enum resp_status status = resp_command_feed(&framed, frame, strlen(frame), UINT64_MAX, &taken);
     cr_assert(status != RESP_FAULT && taken == strlen(frame), "%s", frame);
-    return (struct policy_request){
-        .command = command_find(slice(name)), .frame = slice(frame), .partial = status == RESP_MORE, .framed = &framed};
+    return (struct policy_request){.command = command_find(slice_of(name)),
+                                   .frame = slice_of(frame),
+                                   .partial = status == RESP_MORE,
+                                   .framed = &framed};
 }
 
 #define SORT(pattern) "*4\r\n$4\r\nSORT\r\n$1\r\nl\r\n$2\r\nBY\r\n" pattern "\r\n"
@@ -306,8 +303,8 @@ Test(match_keys, of_patterns_by_chance)
         snprintf(key, sizeof key, "%s%s%s", prefix, filling, suffix);
         struct match_keys *keys = match_keys_compile(glob, problem);
         cr_assert_not_null(keys, "%s", glob);
-        struct command_key_pattern pattern = {slice(prefix), slice(suffix)};
-        bool matches = match_keys_is(keys, slice(key));
+        struct command_key_pattern pattern = {slice_of(prefix), slice_of(suffix)};
+        bool matches = match_keys_is(keys, slice_of(key));
         cr_assert(!matches || match_keys_may_be(keys, &pattern), "%s: %s*%s: %s", glob, prefix, suffix, key);
         matched += matches;
         match_keys_free(keys);
@@ -321,7 +318,7 @@ static bool key_matches(const char *globs, const char *key)
     struct match_keys *keys = match_keys_compile(globs, problem);
 
     cr_assert_not_null(keys, "%s: %s", globs, problem);
-    bool is = match_keys_is(keys, slice(key));
+    bool is = match_keys_is(keys, slice_of(key));
     match_keys_free(keys);
     return is;
 }
@@ -424,16 +421,9 @@ static bool client_matches(const char *text, const char *address, const char *us
 {
     char problem[CONF_PROBLEM_MAX] = "";
     struct match_clients *clients = match_clients_compile(text, problem);
-    struct sockaddr_storage from = {.ss_family = AF_UNIX};
-    struct sockaddr_in ipv4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
+    struct sockaddr_storage from = address_of(address);
 
     cr_assert_not_null(clients, "%s: %s", text, problem);
-    if (inet_pton(AF_INET, address, &ipv4.sin_addr) == 1) {
-        memcpy(&from, &ipv4, sizeof ipv4);
-    } else if (inet_pton(AF_INET6, address, &ipv6.sin6_addr) == 1) {
-        memcpy(&from, &ipv6, sizeof ipv6);
-    }
     const struct policy_client client = {.address = &from, .user = user, .name = name};
     bool is = match_clients_is(clients, &client);
     match_clients_free(clients);

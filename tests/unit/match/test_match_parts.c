@@ -22,11 +22,6 @@ bool __wrap_glob_element(const char **at, char character)
     return __real_glob_element(at, character);
 }
 
-static struct slice slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 static struct match_keys *keys_of(const char *text)
 {
     char problem[CONF_PROBLEM_MAX] = "";
@@ -47,7 +42,7 @@ struct example {
 static void assert_example(const struct example *example)
 {
     struct match_keys *keys = keys_of(example->globs);
-    struct slice key = slice(example->key), counted;
+    struct slice key = slice_of(example->key), counted;
     bool found = match_keys_part(keys, key, &counted);
 
     cr_assert_eq(found, example->counted != NULL, "%s on %s", example->globs, example->key);
@@ -252,7 +247,7 @@ static void compare(struct match_keys *keys, const char *const *globs, size_t co
 {
     struct slice counted = {0}, expected = {0};
     bool expects = naive_find(globs, count, key, &expected);
-    bool found = match_keys_part(keys, slice(key), &counted);
+    bool found = match_keys_part(keys, slice_of(key), &counted);
 
     cr_assert_eq(found, expects, "%s (of %zu) on \"%s\"", globs[0], count, key);
     if (found) {

@@ -1,7 +1,7 @@
 /* By what a client is known, and whom a configuration lets in. */
+#include "../../support/address.h"
 #include "net/admission.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,22 +9,6 @@
 #define WORDS_MAX 4
 
 /* ---- facts ---- */
-
-static struct sockaddr_storage address_of(const char *text)
-{
-    struct sockaddr_storage address = {.ss_family = AF_UNIX};
-
-    if (strcmp(text, "unix") == 0) {
-        return address;
-    }
-    if (inet_pton(AF_INET, text, &((struct sockaddr_in *)&address)->sin_addr) == 1) {
-        address.ss_family = AF_INET;
-    } else {
-        cr_assert_eq(inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)&address)->sin6_addr), 1, "%s", text);
-        address.ss_family = AF_INET6;
-    }
-    return address;
-}
 
 static struct conf_rule *rule_of(const char *name, const char *const options[WORDS_MAX][2])
 {

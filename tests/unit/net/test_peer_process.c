@@ -22,7 +22,7 @@ struct far {
     int orders; /* a byte: the connections are closed; the end: the child goes */
 };
 
-static _Noreturn void live(const struct sockaddr_in *to, size_t others, size_t count, uid_t uid, int orders)
+static _Noreturn void live(const struct sockaddr_in *to, size_t others, size_t count, int orders)
 {
     int fds[3];
     char order;
@@ -31,9 +31,6 @@ static _Noreturn void live(const struct sockaddr_in *to, size_t others, size_t c
         if (dup(orders) < 0) {
             _exit(3);
         }
-    }
-    if (setuid(uid) != 0) {
-        _exit(1);
     }
     for (size_t i = 0; i < count; i++) {
         fds[i] = socket(AF_INET, SOCK_STREAM, 0);
@@ -51,7 +48,7 @@ static _Noreturn void live(const struct sockaddr_in *to, size_t others, size_t c
 }
 
 /* They come behind so many others of the child's descriptors. */
-static struct far open_far_behind(size_t others, size_t count, uid_t uid)
+static struct far open_far_behind(size_t others, size_t count)
 {
     struct far far = {.count = count};
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -66,7 +63,7 @@ static struct far open_far_behind(size_t others, size_t count, uid_t uid)
     far.child = fork();
     if (far.child == 0) {
         close(pipes[1]);
-        live(&own, others, count, uid, pipes[0]);
+        live(&own, others, count, pipes[0]);
     }
     close(pipes[0]);
     far.orders = pipes[1];
@@ -76,11 +73,6 @@ static struct far open_far_behind(size_t others, size_t count, uid_t uid)
     }
     close(listener);
     return far;
-}
-
-static struct far open_far(size_t count, uid_t uid)
-{
-    return open_far_behind(0, count, uid);
 }
 
 static void close_far(struct far *far)
@@ -148,7 +140,7 @@ Test(peer_process, is_found_when_one_before_it_ends_while_it_is_looked_at)
 {
     for (int slices = 1; slices <= 3; slices++) {
         struct peer_finder *finder = peer_finder_new();
-        struct far far = open_far_behind(MANY, 1, getuid());
+        struct far far = open_far_behind(MANY, 1);
         pid_t crowd = open_crowd();
         struct peer peer = peer_at(far.near[0]);
         struct peer_process process = {0};
@@ -189,7 +181,7 @@ static int64_t own_time_us(void)
 Test(peer_process, with_many_descriptors_is_looked_at_in_slices)
 {
     struct peer_finder *finder = peer_finder_new();
-    struct far far = open_far(2, getuid());
+    struct far far = open_far_behind(0, 2);
     struct peer peer = peer_at(far.near[0]), second = peer_at(far.near[1]);
     const char *why = "";
     int64_t before_us = clock_now_us(), longest_us = 0;

@@ -76,17 +76,6 @@ Test(added_commands, scripts)
     leave(client);
 }
 
-/* No server has DELIFEQUALS. */
-Test(added_commands, what_the_server_has_goes_through)
-{
-    struct fake_client *client = join();
-
-    cr_assert_str_eq(fake_translation(client, "DELIFEQ a b", POLICY_SERVER_HAS), "as it is");
-    cr_assert_str_eq(fake_translation(client, "DELIFEQ", POLICY_SERVER_HAS), "as it is");
-    cr_assert_str_eq(fake_translation(client, "CL.THROTTLE k bad", POLICY_SERVER_HAS), "as it is");
-    leave(client);
-}
-
 /* A client that is asked about leaves no trace in what the next one sends. */
 Test(added_commands, one_after_the_other)
 {

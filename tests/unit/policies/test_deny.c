@@ -1,4 +1,5 @@
-/* [deny:NAME]: which requests of which clients are refused, with which words; and what is counted. */
+/* [deny:NAME]: which requests of which clients are refused, with which words. tests/e2e/test_together.py has what is
+ * counted. */
 #include "../../support/fake_host.h"
 
 #include <criterion/criterion.h>
@@ -113,21 +114,5 @@ Test(deny, requests_of_which_a_part_has_come)
     cr_assert_str_eq(fake_verdict_of_part(client, request, 18), "whole");
     cr_assert_str_eq(fake_verdict_of_part(client, request, 30), "pass");
     cr_assert_str_eq(fake_verdict(client, request), "pass");
-    fake_host_free(host);
-}
-
-Test(deny, what_is_counted)
-{
-    struct fake_host *host = fake_host_new(
-        &deny_policy, "[deny:watch]\ncommands = set get\naction = observe\n[deny:set]\ncommands = set del\n", 2);
-    struct fake_client *clients[] = {fake_join(host, 0, "10.0.0.1", ""), fake_join(host, 1, "10.0.0.2", "")};
-
-    for (size_t i = 0; i < 6; i++) {
-        (void)fake_verdict(clients[i % 2], "SET a 1");
-        (void)fake_verdict(clients[i % 2], "GET a");
-        (void)fake_verdict(clients[i % 2], "DEL a");
-    }
-    fake_assert_counter(host, "deny_rejected_total", 12);
-    fake_assert_counter(host, "deny_observed_total", 12);
     fake_host_free(host);
 }

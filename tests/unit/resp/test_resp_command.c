@@ -19,17 +19,11 @@ static enum resp_status feed(void *command, const char *bytes, size_t length, si
     return resp_command_feed(command, bytes, length, BULK_MAX, taken);
 }
 
-static enum resp_status feed_cut(struct resp_command *command, struct slice bytes, size_t first, size_t further,
-                                 size_t *total)
-{
-    return feed_in_pieces(feed, command, bytes, first, further, total);
-}
-
 static enum resp_status feed_whole(struct resp_command *command, struct slice bytes)
 {
     size_t total;
 
-    return feed_cut(command, bytes, bytes.length, bytes.length, &total);
+    return feed_in_pieces(feed, command, bytes, bytes.length, bytes.length, &total);
 }
 
 /* ---- frames that are unsound ---- */
@@ -142,9 +136,10 @@ Test(resp_command, refuses_lines_without_end)
             struct resp_command command = {0};
             size_t total;
 
-            cr_assert_eq(feed_cut(&command, enough, pieces[j], pieces[j], &total), RESP_MORE, "line %zu", i);
+            cr_assert_eq(feed_in_pieces(feed, &command, enough, pieces[j], pieces[j], &total), RESP_MORE, "line %zu",
+                         i);
             resp_command_reset(&command);
-            cr_assert_eq(feed_cut(&command, more, pieces[j], pieces[j], &total), RESP_FAULT, "line %zu", i);
+            cr_assert_eq(feed_in_pieces(feed, &command, more, pieces[j], pieces[j], &total), RESP_FAULT, "line %zu", i);
             cr_assert_eq(command.fault, endless[i].fault, "line %zu is fault %d", i, (int)command.fault);
         }
         free((char *)(uintptr_t)enough.data);
@@ -160,9 +155,9 @@ Test(resp_command, takes_the_longest_inline_command)
     size_t total;
 
     bytes[RESP_LINE_MAX] = '\n';
-    cr_assert_eq(feed_cut(&command, line, line.length, 1, &total), RESP_DONE, "in one piece");
+    cr_assert_eq(feed_in_pieces(feed, &command, line, line.length, 1, &total), RESP_DONE, "in one piece");
     resp_command_reset(&command);
-    cr_assert_eq(feed_cut(&command, line, RESP_LINE_MAX, 1, &total), RESP_DONE, "LF by itself");
+    cr_assert_eq(feed_in_pieces(feed, &command, line, RESP_LINE_MAX, 1, &total), RESP_DONE, "LF by itself");
     cr_assert_eq(command.size, RESP_LINE_MAX + 1, "all of it");
     free(bytes);
 }

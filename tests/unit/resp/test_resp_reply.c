@@ -12,17 +12,11 @@ static enum resp_status feed(void *reply, const char *bytes, size_t length, size
     return resp_reply_feed(reply, bytes, length, taken);
 }
 
-static enum resp_status feed_cut(struct resp_reply *reply, struct slice bytes, size_t first, size_t further,
-                                 size_t *total)
-{
-    return feed_in_pieces(feed, reply, bytes, first, further, total);
-}
-
 static enum resp_status feed_whole(struct resp_reply *reply, struct slice bytes)
 {
     size_t total;
 
-    return feed_cut(reply, bytes, bytes.length, bytes.length, &total);
+    return feed_in_pieces(feed, reply, bytes, bytes.length, bytes.length, &total);
 }
 
 /* ---- what is sound ---- */
@@ -98,7 +92,7 @@ Test(resp_reply, keeps_the_head)
         struct resp_reply reply = {.keep_head = true};
         size_t total;
 
-        cr_assert_eq(feed_cut(&reply, frame, step, step, &total), RESP_DONE, "in steps of %zu", step);
+        cr_assert_eq(feed_in_pieces(feed, &reply, frame, step, step, &total), RESP_DONE, "in steps of %zu", step);
         cr_assert_eq(reply.head_length, RESP_HEAD_KEPT, "in steps of %zu", step);
         cr_assert_eq(memcmp(reply.head, frame.data, RESP_HEAD_KEPT), 0, "in steps of %zu", step);
     }
@@ -144,7 +138,7 @@ static size_t nest(struct slice header, size_t piece)
     size_t total;
     size_t depth = 0;
 
-    while (depth < 2000 && feed_cut(&reply, header, piece, piece, &total) == RESP_MORE) {
+    while (depth < 2000 && feed_in_pieces(feed, &reply, header, piece, piece, &total) == RESP_MORE) {
         depth++;
     }
     return depth;
@@ -182,8 +176,8 @@ Test(resp_reply, refuses_unsound_frames_at_every_cut)
             for (size_t further = 1; further <= bytes.length; further++) {
                 struct resp_reply reply = {0};
                 size_t total;
-                cr_assert_eq(feed_cut(&reply, bytes, first, further, &total), RESP_FAULT, "%s cut at %zu", frame,
-                             first);
+                cr_assert_eq(feed_in_pieces(feed, &reply, bytes, first, further, &total), RESP_FAULT, "%s cut at %zu",
+                             frame, first);
             }
         }
     }

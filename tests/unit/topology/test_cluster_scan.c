@@ -27,29 +27,16 @@ static struct cluster_map *three_masters(void)
     return map;
 }
 
-static char *text_of(void (*write)(FILE *out, const void *context), const void *context)
+static char *text_of(const struct cluster_map *map, const struct cluster_cursor *cursor, const char *reply)
 {
     struct text_stream out;
 
     cr_assert(text_open(&out));
-    write(out.out, context);
+    cluster_scan_write_reply(map, NOW, cursor, slice_of(reply), out.out);
     cr_assert(text_close(&out));
     char *text = strndup(out.bytes, out.length);
     text_free(&out);
     return text;
-}
-
-struct answer {
-    const struct cluster_map *map;
-    const struct cluster_cursor *cursor;
-    const char *reply;
-};
-
-static void write_answer(FILE *out, const void *context)
-{
-    const struct answer *answer = context;
-
-    cluster_scan_write_reply(answer->map, NOW, answer->cursor, slice_of(answer->reply), out);
 }
 
 /* The cursor that the client is given when the node answers that one. */
@@ -59,8 +46,7 @@ static uint64_t answered(const struct cluster_map *map, const struct cluster_cur
 
     snprintf(digits, sizeof(digits), "%" PRIu64, node);
     snprintf(reply, sizeof(reply), "*2\r\n$%zu\r\n%s\r\n*1\r\n$1\r\nk\r\n", strlen(digits), digits);
-    const struct answer answer = {map, cursor, reply};
-    char *text = text_of(write_answer, &answer);
+    char *text = text_of(map, cursor, reply);
     cr_assert_eq(memcmp(text, "*2\r\n$", 5), 0, "%s", text);
     uint64_t given = strtoull(strstr(text + 4, "\r\n") + 2, NULL, 10);
     cr_assert_not_null(strstr(text, "\r\n*1\r\n$1\r\nk\r\n"));
@@ -143,11 +129,6 @@ Test(cluster_scan, what_is_no_cursor)
     cluster_map_release(map);
 }
 
-struct question {
-    struct cluster_cursor cursor;
-    struct line line;
-};
-
 Test(cluster_scan, errors_go_through)
 {
     struct cluster_map *map = three_masters();
@@ -155,13 +136,11 @@ Test(cluster_scan, errors_go_through)
     static const char *const replies[] = {"-NOPERM no\r\n", "*0\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "+OK\r\n"};
 
     for (size_t i = 0; i < COUNT_OF(replies); i++) {
-        const struct answer answer = {map, &cursor, replies[i]};
-        char *text = text_of(write_answer, &answer);
+        char *text = text_of(map, &cursor, replies[i]);
         cr_expect_str_eq(text, replies[i]);
         free(text);
     }
-    const struct answer large = {map, &cursor, "*2\r\n$14\r\n17592186044416\r\n*0\r\n"};
-    char *text = text_of(write_answer, &large);
+    char *text = text_of(map, &cursor, "*2\r\n$14\r\n17592186044416\r\n*0\r\n");
     cr_expect_eq(text[0], '-');
     free(text);
     cluster_map_release(map);

@@ -4,6 +4,7 @@
  * Nodes are played. Each has a table of buckets, in which a key has another place at each node; a call gives one
  * bucket. Two Headgates take turns, which hear of changes at other times.
  */
+#include "../../rig/rig_random.h"
 #include "topology/cluster_scan.h"
 
 #include <criterion/criterion.h>
@@ -34,10 +35,7 @@ struct world {
 
 static uint64_t draw(struct world *world, uint64_t bound)
 {
-    world->chance ^= world->chance << 13;
-    world->chance ^= world->chance >> 7;
-    world->chance ^= world->chance << 17;
-    return (world->chance >> 11) % bound;
+    return next_random(&world->chance) % bound;
 }
 
 /* ---- maps ---- */

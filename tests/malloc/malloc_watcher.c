@@ -1,7 +1,7 @@
 /*
- * Preloaded into a process, makes some of its calls to the allocator fail: one in so many, chosen by chance, as the
- * file that HEADGATE_MALLOC_FAILURES names says. It is memory that this process and the test share, and begins with
- * zeroes: nothing fails. Works below gcc's address sanitizer, too, if that is preloaded behind it.
+ * Preloaded into a process, counts its calls to the allocator, and makes some of them fail: one in so many, chosen by
+ * chance, as the file that HEADGATE_MALLOC_ORDERS names says. It is memory that this process and the test share, and
+ * begins with zeroes: nothing fails. Works below gcc's address sanitizer, too, if that is preloaded behind it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@ struct orders {
     _Atomic uint64_t seed;
     _Atomic uint64_t calls; /* that could have failed */
     _Atomic uint64_t failures;
+    _Atomic uint64_t frees;
 };
 
 /* The sanitizer's, where it is there, or glibc's own, under the names that they keep for those who replace the public
@@ -25,17 +26,19 @@ extern void *__interceptor_malloc(size_t size) __attribute__((weak));
 extern void *__interceptor_calloc(size_t count, size_t size) __attribute__((weak));
 extern void *__interceptor_realloc(void *data, size_t size) __attribute__((weak));
 extern void *__interceptor_memalign(size_t alignment, size_t size) __attribute__((weak));
+extern void __interceptor_free(void *data) __attribute__((weak));
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *data, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
+extern void __libc_free(void *data);
 
 static struct orders before_start;
 static struct orders *orders = &before_start;
 
 __attribute__((constructor)) static void open_orders(void)
 {
-    const char *path = getenv("HEADGATE_MALLOC_FAILURES");
+    const char *path = getenv("HEADGATE_MALLOC_ORDERS");
     int fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
 
     if (fd < 0) {
@@ -59,12 +62,9 @@ static uint64_t mix(uint64_t number)
 static bool fails(void)
 {
     uint64_t every = atomic_load_explicit(&orders->every, memory_order_relaxed);
-
-    if (every == 0) {
-        return false;
-    }
     uint64_t call = atomic_fetch_add_explicit(&orders->calls, 1, memory_order_relaxed);
-    if (mix(call ^ mix(atomic_load_explicit(&orders->seed, memory_order_relaxed))) % every != 0) {
+
+    if (every == 0 || mix(call ^ mix(atomic_load_explicit(&orders->seed, memory_order_relaxed))) % every != 0) {
         return false;
     }
     atomic_fetch_add_explicit(&orders->failures, 1, memory_order_relaxed);
@@ -120,4 +120,10 @@ int posix_memalign(void **data, size_t alignment, size_t size)
     }
     *data = taken;
     return 0;
+}
+
+void free(void *data)
+{
+    atomic_fetch_add_explicit(&orders->frees, 1, memory_order_relaxed);
+    (__interceptor_free != NULL ? __interceptor_free : __libc_free)(data);
 }
