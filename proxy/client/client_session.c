@@ -34,7 +34,6 @@ void session_request_sent(struct client *client, const struct session_route *rou
 {
     struct session *session = &client->session;
     enum expected_reply_kind kind = route->expected != NULL ? route->expected->kind : EXPECT_NOTHING;
-
     bool follows_unproven = session->unproven;
 
     session->pinned = session->pinned || route->pinned || follows_unproven;
