@@ -181,7 +181,8 @@ static void update_congestion(struct client *client)
 static bool is_lane_draining(struct client *client)
 {
     struct lane *lane = client->exclusive;
-    bool resets = client->session.resets;
+    /* Redis hands nothing out to who has gone. */
+    bool resets = client->session.resets && !(client->input_ended && client->session.blocking_unseen);
 
     if (lane != NULL && (buffer_length(&lane->output) > 0 || client->session.passthrough) && !lane->ending && !resets) {
         lane_end_output(lane);

@@ -124,6 +124,11 @@ def test_who_resets_unseen_is_closed_with_its_upstream_user(make_redis, make_hea
     client.send(encode("GET", "x") * 9 + opening + encode("GET", "x") * 9 + encode("RESET") + encode("ACL", "WHOAMI"))
     told = client.read_to_end()
     assert told.endswith(b"\r\n+RESET\r\n") and told.count(b"x" * 500_000) >= 9 and b"default" not in told
-    client = headgate.connect()
-    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("RESET") + encode("ACL", "WHOAMI"))
-    client.assert_closed()
+    client, gone = headgate.connect(), headgate.connect()
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("PING") + encode("BLPOP", "none", 12) + encode("RESET"))
+    gone.send(encode("CLIENT", "REPLY", "SKIP") + encode("PING") + encode("BLPOP", "q", 0) + encode("RESET"))
+    gone.shutdown_write()
+    gone.socket.settimeout(5)
+    gone.assert_closed()
+    assert redis.connect()("RPUSH", "q", 1) == redis.connect()("LLEN", "q") == 1, "it went to who has gone"
+    assert client.read_to_end() == b"*-1\r\n+RESET\r\n"
