@@ -79,15 +79,12 @@ static void error_may_be_split(struct client *client)
 
 static void replied_script(struct client *client, const struct resp_reply *reply)
 {
-    static const char harmless[] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
-    bool is_harmless = resp_reply_starts(reply, harmless) && reply->size == sizeof harmless - 1;
-
     client->session.scripts--;
     client->session.queued_script = client->session.queued_script || resp_reply_starts(reply, "+QUEUED\r");
     /* An error may be within another reply; of Redis' own servers none is known that splits those. */
     bool has_parts = reply->type == '*' || reply->type == '%' || reply->type == '~';
     client->exclusive->needs_fence = client->exclusive->needs_fence || has_parts;
-    if (resp_reply_is_error(reply) && !is_harmless) {
+    if (resp_reply_is_error(reply)) {
         error_may_be_split(client);
     }
 }

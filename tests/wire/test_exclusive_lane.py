@@ -98,6 +98,11 @@ def test_a_lane_with_a_leftover_is_not_given_to_the_next(fake, make_headgate):
             assert multi.lane is not command.lane
             multi.reply(b"+OK\r\n")
             assert other.read() == OK
+    fake.answers["PING"] = lambda *_: b""
+    script = ask(fake, client, "EVAL", "x", "0")
+    script.reply(b"-NOSCRIPT No matching script. Please use EVAL.\r\n")
+    assert client.read().startswith(b"NOSCRIPT")
+    assert ask(fake, client, "MULTI").lane is not script.lane, "a script may have said that, and more behind it"
 
 
 def reset(headgate, lane, said, meanwhile=bool):
