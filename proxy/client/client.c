@@ -270,7 +270,7 @@ static bool is_idle(const struct client *client, int64_t now)
 /* Whether it is to get its last replies, and has taken nothing of them for too long. */
 static bool takes_nothing(const struct client *client, int64_t now)
 {
-    bool is_due = client->first == NULL || buffer_length(&client->output) > 0;
+    bool is_due = (client->first == NULL && !client->session.blocking_unseen) || buffer_length(&client->output) > 0;
 
     return client->state == CLIENT_ENDING && is_due && now - client->active_us > ENDING_PATIENCE_US &&
            now - client->wait_since_us > ENDING_PATIENCE_US;

@@ -181,7 +181,8 @@ static void update_congestion(struct client *client)
 static bool is_lane_draining(struct client *client)
 {
     struct lane *lane = client->exclusive;
-    bool resets = client->session.resets;
+    /* Redis hands nothing out to who has gone. */
+    bool resets = client->session.resets && !(client->input_ended && client->session.blocking_unseen);
 
     if (lane != NULL && (buffer_length(&lane->output) > 0 || client->session.passthrough) && !lane->ending && !resets) {
         lane_end_output(lane);
@@ -281,8 +282,7 @@ bool client_is_within_push(const struct client *client)
 {
     const struct lane *lane = client->exclusive;
 
-    return lane != NULL && !resp_reply_idle(&lane->reply) && !lane->link.swallows &&
-           (lane->first == NULL || lane->reply.type == '>');
+    return lane != NULL && lane_is_within_frame(lane) && (lane->first == NULL || lane->reply.type == '>');
 }
 
 /* Whether the answer to another request may join those of the run. */
@@ -565,21 +565,15 @@ static void forget_unsent_state(struct client *client)
     }
 }
 
-/* Whether the lane ended within a reply or a push. If none of the requests sent was lost, the client has a part of it.
- */
-static bool ended_within_frame(const struct client *client)
-{
-    return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply) &&
-           !client->exclusive->link.swallows;
-}
-
 void client_run_lost(struct run *run, enum run_loss loss, const char *why)
 {
     struct client *client = run->owner;
+    /* If none of the requests sent was lost, the client may still have a part of a reply or a push. */
+    bool is_within = client->exclusive != NULL && lane_is_within_frame(client->exclusive);
 
     client_left_lane(client);
     session_request_unsent(client, run->expected);
-    if (loss == RUN_LOST || client->streaming || client->session.passthrough || ended_within_frame(client)) {
+    if (loss == RUN_LOST || client->streaming || client->session.passthrough || is_within) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
         client->lost = true;
         client_end(client, why);

@@ -34,7 +34,6 @@ void session_request_sent(struct client *client, const struct session_route *rou
 {
     struct session *session = &client->session;
     enum expected_reply_kind kind = route->expected != NULL ? route->expected->kind : EXPECT_NOTHING;
-
     bool follows_unproven = session->unproven;
 
     session->pinned = session->pinned || route->pinned || follows_unproven;
@@ -80,15 +79,12 @@ static void error_may_be_split(struct client *client)
 
 static void replied_script(struct client *client, const struct resp_reply *reply)
 {
-    static const char harmless[] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
-    bool is_harmless = resp_reply_starts(reply, harmless) && reply->size == sizeof harmless - 1;
-
     client->session.scripts--;
     client->session.queued_script = client->session.queued_script || resp_reply_starts(reply, "+QUEUED\r");
     /* An error may be within another reply; of Redis' own servers none is known that splits those. */
     bool has_parts = reply->type == '*' || reply->type == '%' || reply->type == '~';
     client->exclusive->needs_fence = client->exclusive->needs_fence || has_parts;
-    if (resp_reply_is_error(reply) && !is_harmless) {
+    if (resp_reply_is_error(reply)) {
         error_may_be_split(client);
     }
 }

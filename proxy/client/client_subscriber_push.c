@@ -47,8 +47,7 @@ static bool is_between_replies(const struct client *client)
     if (client_is_within_push(client)) {
         return false;
     }
-    return lane == NULL || lane->first != run || resp_reply_idle(&lane->reply) || lane->link.swallows ||
-           lane->reply.type == '>';
+    return lane == NULL || lane->first != run || !lane_is_within_frame(lane) || lane->reply.type == '>';
 }
 
 void client_subscriber_push(struct client_subscriber *subscriber, struct slice push)

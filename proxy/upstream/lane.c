@@ -55,9 +55,12 @@ static bool run_is_unsent(const struct lane *lane, const struct run *run)
     return run->first_byte >= lane->written;
 }
 
+/* What Redis said unasked may have gone out as a part of the first one's reply: that is lost, sent or not. */
 static void lose_sent_runs(struct lane *lane, const char *why)
 {
-    while (lane->first != NULL && !run_is_unsent(lane, lane->first)) {
+    bool is_within = lane_is_within_frame(lane);
+
+    for (; lane->first != NULL && (is_within || !run_is_unsent(lane, lane->first)); is_within = false) {
         lane_run_was_lost(lane, lane_queue_pop(lane), RUN_LOST, why);
     }
 }
@@ -246,7 +249,7 @@ static bool is_untouched(const struct lane *lane)
         waiting += run_is_unsent(lane, run) ? run->length : 0;
     }
     return lane->owner != NULL && lane->written <= lane->owned_from && waiting > 0 &&
-           waiting == buffer_length(&lane->output) && !lane->ending;
+           waiting == buffer_length(&lane->output) && !lane->ending && !lane_is_within_frame(lane);
 }
 
 /* A ready lane broke: what was sent is lost, what was not sent waits, if the lane may come back. */

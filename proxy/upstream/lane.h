@@ -283,6 +283,11 @@ static inline bool lane_is_unreachable(const struct lane *lane)
 {
     return lane->state != LANE_READY && lane->failures > 0;
 }
+/* Whether a part of a reply, or of a push that somebody gets, has come, and was handed on. */
+static inline bool lane_is_within_frame(const struct lane *lane)
+{
+    return !resp_reply_idle(&lane->reply) && !lane->link.swallows;
+}
 /* The first of what waits to be sent on a lane that is not READY: requests, one behind the other. */
 static inline struct slice lane_waiting(const struct lane *lane)
 {

@@ -191,7 +191,7 @@ static void give_back_first(struct lane *lane, bool is_within, const char *why)
 void lane_give_back_all(struct lane *lane, const char *why)
 {
     /* The first has a part of its reply, which may have gone out. */
-    bool is_within = !resp_reply_idle(&lane->reply) && !lane->link.swallows;
+    bool is_within = lane_is_within_frame(lane);
 
     if (!lane->settings->gives_back || lane->giving_back) {
         return;

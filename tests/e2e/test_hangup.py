@@ -80,7 +80,7 @@ VANISH = ("close", "reset", "shutdown_write")
 PIPELINES = {
     "reset": BLPOP + encode("RESET"), "reset-and-more": BLPOP + encode("RESET") + MUCH,
     "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH, "quit": BLPOP + encode("QUIT"),
-    "quit-and-more": BLPOP + encode("QUIT") + MUCH, "much": BLPOP + MUCH, "two": BLPOP + BLPOP + encode("RESET") + PING,
+    "quit-and-more": BLPOP + encode("QUIT") + MUCH, "much": BLPOP + MUCH, "only": BLPOP, "two": BLPOP + BLPOP + encode("RESET") + PING,
     "stream": encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$") + encode("RESET") + MUCH,
     "wait": encode("SET", "k", 1) + encode("WAIT", 1, 0) + encode("RESET") + MUCH,
     "unseen": encode("CLIENT", "REPLY", "SKIP") + BLPOP + MUCH,

@@ -15,17 +15,11 @@ def upstream_connections(redis):
         return len(client_list(observer)) - 1
 
 
-def settled(redis, headgate):
-    """The count once a first client has been served."""
-    with headgate.connect() as client:
-        assert client("PING") == PONG
-    return upstream_connections(redis)
-
-
 def test_ordinary_clients_share(redis, make_headgate):
     """With what every modern library sends when it connects; those of another version of RESP have one more."""
     headgate = make_headgate(redis, pool="shared", lanes=1)
-    before = settled(redis, headgate)
+    assert headgate.connect()("PING") == PONG
+    before = upstream_connections(redis)
     clients = [headgate.connect() for _ in range(60)]
     for number, client in enumerate(clients):
         if number % 3 == 0:
@@ -124,6 +118,11 @@ def test_who_resets_unseen_is_closed_with_its_upstream_user(make_redis, make_hea
     client.send(encode("GET", "x") * 9 + opening + encode("GET", "x") * 9 + encode("RESET") + encode("ACL", "WHOAMI"))
     told = client.read_to_end()
     assert told.endswith(b"\r\n+RESET\r\n") and told.count(b"x" * 500_000) >= 9 and b"default" not in told
-    client = headgate.connect()
-    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("RESET") + encode("ACL", "WHOAMI"))
-    client.assert_closed()
+    client, gone = headgate.connect(), headgate.connect()
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("PING") + encode("BLPOP", "none", 12) + encode("RESET"))
+    gone.send(encode("CLIENT", "REPLY", "SKIP") + encode("PING") + encode("BLPOP", "q", 0) + encode("RESET"))
+    gone.shutdown_write()
+    gone.socket.settimeout(5)
+    gone.assert_closed()
+    assert redis.connect()("RPUSH", "q", 1) == redis.connect()("LLEN", "q") == 1, "it went to who has gone"
+    assert client.read_to_end() == b"*-1\r\n+RESET\r\n"
