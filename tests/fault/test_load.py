@@ -61,12 +61,12 @@ def test_nobody_starves_behind_a_slow_redis(redis, make_headgate):
     assert worst < 20, f"{worst:.1f} s for a PING"
 
 
-def test_two_thousand_clients_come_and_reset(redis, make_headgate):
+def test_a_thousand_clients_come_and_reset(redis, make_headgate):
     headgate = make_headgate(redis, threads=2)
     with headgate.connect() as steady:
         assert steady("PING") == PONG
         descriptors = len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
-        for _ in range(4):
+        for _ in range(2):
             clients = [headgate.connect() for _ in range(500)]
             for number, client in enumerate(clients):
                 word = [b"", encode("SET", "k", number), b"*3\r\n$3\r\nSET", encode("BLPOP", "none", 0)][number % 4]
