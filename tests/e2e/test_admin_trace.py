@@ -292,6 +292,7 @@ def test_beginning_and_ending_under_load(make):
                 if (told := client.read_exactly(len(reply))) != reply:
                     faults.append(told)
                 client.read()
+                breathe()
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for worker in workers:

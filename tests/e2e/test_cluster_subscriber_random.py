@@ -109,6 +109,7 @@ def move(cluster, tags, stop):
         cluster.move_slot(slot, chance.choice([node for node in cluster.masters if node is not owner]))
         # Nodes that have not heard of it yet would have the slot go back.
         cluster.await_agreement()
+        stop.wait(0.01)
 
 
 def test_subscribers_at_random(cluster, make_headgate, pool):

@@ -113,9 +113,9 @@ def code():
 
 def test_functions_and_types_that_are_named_exist(code):
     """Functions and hooks: `name()`, in code blocks and drawings, too."""
+    words = set(re.findall(r"\w+", code)) | FUNCTIONS_OF_OTHERS
     for path in PAGES_OF_SOURCE:
         markdown = path.read_text()
-        words = set(re.findall(r"\w+", code)) | FUNCTIONS_OF_OTHERS
         for name in re.findall(r"\b([a-z]\w+)\(\)", markdown) + re.findall(r"`([a-z]\w+)\([^`\n]*\)`", markdown):
             assert name in words, (path, name)
         for name in re.findall(r"`((?:struct|enum) \w+)`", markdown):

@@ -165,10 +165,10 @@ def test_much_behind_a_request_whose_answer_was_not_seen(place):
         with place.connect() as client:
             client.send(encode("CLIENT", "REPLY", "SKIP") + unseen + PING)
             assert client.read() == PONG
-            client.send(encode("CLIENT", "REPLY", "OFF") + count * 3_000)
+            client.send(encode("CLIENT", "REPLY", "OFF") + count * 1_500)
             client.shutdown_write()
             assert client.read_to_end() == b""
-        assert place.observer("GET", "n") == b"%d" % (3_000 * (turn + 1))
+        assert place.observer("GET", "n") == b"%d" % (1_500 * (turn + 1))
 
 
 @pytest.mark.parametrize("vanish, much", [("close", MUCH), ("reset", b""), ("shutdown_write", MUCH)], ids=VANISH)

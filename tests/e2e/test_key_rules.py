@@ -242,7 +242,7 @@ def test_what_passes_touches_no_secret(oracle, redis, make_headgate, pool, seed)
     chance = Chance(seed, oracle)
     client = headgate.connect()
     refused = passed = needless = 0
-    for template in TEMPLATES * 12:
+    for template in TEMPLATES * 8:
         request = chance.mutate(chance.request(template))
         if not is_harmless(request):
             continue
@@ -262,7 +262,7 @@ def test_what_passes_touches_no_secret(oracle, redis, make_headgate, pool, seed)
             assert not oracle.names_secrets(request) or is_told_wrongly(request), (shown, reply)
         if request[0] == b"WATCH":
             assert client("UNWATCH") == OK
-    assert refused > 300 and passed > 300
+    assert refused > 200 and passed > 200
     assert needless < refused / 20
 
 

@@ -51,7 +51,7 @@ def poll(headgate, take, key, limit, skews, until):
             if take(client, key, token, time.time() + skews[number]) < limit:
                 granted.append((token, skews[number]))
             transact(client, ("ZREM", key, token), ("ZREM", f"{key}:owner", token))
-            time.sleep(0.02)
+            time.sleep(0.1)
         client.close()
 
     at_once(work, len(skews), seconds=SECONDS + 60)

@@ -104,7 +104,7 @@ def test_a_drain_tells_who_has_stayed(make_line):
 def test_who_follows_sees_no_error(make_line, pool):
     """Many clients under load, through two upgrades. The old process ends when they have gone."""
     line = make_line(pool=pool, maintenance_notifications="address", threads=2)
-    followers = [Follower(line.headgate, number) for number in range(8)]
+    followers = [Follower(line.headgate, number) for number in range(4)]
     for times in range(1, 3):
         line.upgrade()
         wait_for(lambda: all(one.moves == times or one.faults for one in followers), 60, "all to have moved")

@@ -204,7 +204,7 @@ def test_a_busy_redis_is_waited_for(make_redis, make_headgate, pool, busy):
     assert [client.pipeline([("GET", "k"), ("EXEC",)]) for client, _ in clients[2::3]] == [[QUEUED, [b"1"]]] * len(KINDS)
 
 
-LOOP = "redis.log(redis.LOG_WARNING, 'begun') while true do end"
+LOOP = "redis.log(redis.LOG_WARNING, 'begun') while true do for _ = 1, 1000 do end redis.call('TIME') end"  # to look takes time
 ENDLESS = f"#!lua name=endless\nredis.register_function('endless', function() {LOOP} end)"
 
 

@@ -29,11 +29,11 @@ def test_nobody_is_refused(redis, make_headgate, tmp_path, pool):
     headgate = make_headgate(redis, start=False, pool=pool, unix_socket_mode="0600", drain_timeout="1h")
     headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}", admin=f"unix:{tmp_path}/admin.sock")
     headgate.start()
-    visitors = [Visitors(headgate.address), Visitors(path)]
+    visitors = [Visitors(headgate.address, 2), Visitors(path, 2)]
 
     def await_visitors():
         for some in visitors:
-            some.await_more()
+            some.await_more(20)
 
     for _ in range(2):
         blocked = headgate.connect()

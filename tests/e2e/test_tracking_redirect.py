@@ -7,7 +7,7 @@ from harness.resp import OK, Map
 from harness.target import client_list
 from harness.threads import at_once
 
-SECONDS = 1
+SECONDS = 0.3
 
 
 def shared_resp3_lanes(observer):

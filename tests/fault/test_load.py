@@ -19,14 +19,14 @@ MEBIBYTE = 1 << 20
 
 
 def test_a_hanging_redis_takes_no_memory(redis, make_headgate, stopped):
-    """Twenty clients have 24 MB each to say. They are not read from while nobody takes it; then all of it arrives."""
+    """Twenty clients have 10 MB each to say. They are not read from while nobody takes it; then all of it arrives."""
     headgate = make_headgate(redis)
     request = encode("SET", "key", b"v" * 60_000) * 40
     clients = [headgate.connect() for _ in range(20)]
     before = headgate.rss()
 
     def talk(client):
-        for _ in range(10):
+        for _ in range(4):
             client.send(request)
 
     with stopped(redis):
@@ -37,7 +37,7 @@ def test_a_hanging_redis_takes_no_memory(redis, make_headgate, stopped):
         grown = headgate.rss() - before
     assert grown < 48 * MEBIBYTE, f"{grown >> 20} MiB"
     for client in clients:
-        assert client.read_many(400) == [OK] * 400
+        assert client.read_many(160) == [OK] * 160
 
 
 def test_nobody_starves_behind_a_slow_redis(redis, make_headgate):
@@ -54,19 +54,19 @@ def test_nobody_starves_behind_a_slow_redis(redis, make_headgate):
     for thread in threads:
         thread.start()
     with headgate.connect() as client:
-        worst = max(elapsed(lambda: client("PING")) for _ in range(50))
+        worst = max(elapsed(lambda: client("PING")) for _ in range(20))
     going = False
     for thread in threads:
         thread.join(15)
     assert worst < 20, f"{worst:.1f} s for a PING"
 
 
-def test_two_thousand_clients_come_and_reset(redis, make_headgate):
+def test_a_thousand_clients_come_and_reset(redis, make_headgate):
     headgate = make_headgate(redis, threads=2)
     with headgate.connect() as steady:
         assert steady("PING") == PONG
         descriptors = len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
-        for _ in range(4):
+        for _ in range(2):
             clients = [headgate.connect() for _ in range(500)]
             for number, client in enumerate(clients):
                 word = [b"", encode("SET", "k", number), b"*3\r\n$3\r\nSET", encode("BLPOP", "none", 0)][number % 4]
