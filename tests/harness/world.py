@@ -53,4 +53,4 @@ def end(pid, turns):  # whatever it does then
 
 def breathe():
     """Between the rounds of who asks again and again: in a world that takes the processor for as long as it takes time."""
-    time.sleep(0.002)
+    time.sleep(0.01)

@@ -7,9 +7,9 @@ from calls import circles_with_callbacks
 # Who comes below one of these lowers it in the same commit; who comes above it takes away elsewhere what was added. A figure is
 # not raised.
 FIGURES = {
-    "lines of C in proxy/ and policies/": 91736,
-    "lines of tests": 72652,
-    "words of documentation": 103606,
+    "lines of C in proxy/ and policies/": 91733,
+    "lines of tests": 69887,
+    "words of documentation": 103582,
     "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }

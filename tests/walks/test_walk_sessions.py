@@ -223,7 +223,9 @@ class Pair:
                 raise AssertionError(f"{self.name}: no answer to {command[:3]}, {brief(self.asked)}") from None
             self.last.append((command, reply))
             before, self.walk.figures["requests"] = reply, self.walk.figures["requests"] + 1
-            if isinstance(reply, Error) and reply.startswith(REFUSED.get(self.walk.trouble, ())):
+            # Redis has closed the connections of whose user it was told to forget: what was not sent yet is told so.
+            refusals = REFUSED.get("kill" if self.walk.trouble == "access" and self.is_stale() else self.walk.trouble, ())
+            if isinstance(reply, Error) and reply.startswith(refusals):
                 self.refused(command, reply)
                 continue
             assert not self.doomed or is_busy, f"{self.name} was answered {reply} behind a refusal: {brief(self.asked)}"
