@@ -18,7 +18,7 @@
 #define KEYS 256
 #define SLOT_OF(key) ((key) * (CLUSTER_SLOTS / KEYS))
 #define HEADGATES 2
-#define ROUNDS 400
+#define ROUNDS 200
 
 struct headgate {
     struct cluster_map *map;
