@@ -109,6 +109,7 @@ def test_a_master_that_has_gone(make_headgate, pool):
         lost, alone = cluster.owner(SLOTS[0]), headgate.connect()
         assert alone("SET", key_at(0), 1) == OK
         lost.kill()
+        headgate.await_log(f"no connection to Redis at {lost.host}:{lost.port}")
         alone.send(encode("WAIT", 1, 0) + encode("PING"))
         cluster.await_failover(lost)
         assert alone.read_many(2) == [0, b"PONG"]

@@ -3,8 +3,13 @@
 import re
 import subprocess
 
+import pytest
+
 from harness.admin import text
 from harness.servers import run_headgate
+
+# groff's programs read each other by stdio, which keeps a world's baton.
+pytestmark = pytest.mark.real
 
 PAGES = ["headgate.8", "headgate.ini.5", "headgate-admin.8"]
 

