@@ -22,27 +22,21 @@ def source(page):
 
 def shown(page):
     """As a reader sees it, on lines that do not end."""
-    command = ["groff", "-man", "-Tutf8", "-P-cbou", "-rLL=1000n"]
-    return subprocess.run(command, input=source(page), check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run("groff -man -Tutf8 -P-cbou -rLL=1000n".split(), input=source(page), check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def test_roff_has_nothing_to_say():
-    for page in PAGES:
-        page_source = source(page)
+    for page, page_source in zip(PAGES, map(source, PAGES)):
         assert page_source.isascii(), page
-        groff = ["groff", "-man", "-Tutf8", "-ww", "-z"]
-        result = subprocess.run(groff, input=page_source, capture_output=True, text=True, timeout=60)
-        assert result.returncode == 0 and result.stderr == "", page
-        lint = ["mandoc", "-T", "lint", "-W", "warning"]
-        result = subprocess.run(lint, input=page_source, capture_output=True, text=True, timeout=60)
-        assert result.returncode == 0 and result.stdout + result.stderr == "", page
+        for command in ("groff -man -Tutf8 -ww -z", "mandoc -T lint -W warning"):
+            result = subprocess.run(command.split(), input=page_source, capture_output=True, text=True, timeout=60)
+            assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), page
 
 
 def test_every_option_of_the_file_is_there():
     options = re.findall(r"^#(\w+) =", run_headgate("--reference", "ini").stdout, flags=re.MULTILINE)
     assert len(options) > 100
-    entries = re.findall(r"^       (\w+)(?: .*)?$", shown("headgate.ini.5"), flags=re.MULTILINE)
-    left = list(entries)
+    left = re.findall(r"^       (\w+)(?: .*)?$", shown("headgate.ini.5"), flags=re.MULTILINE)
     for option in options:
         assert option in left, option
         left.remove(option)

@@ -9,7 +9,7 @@ from calls import circles_with_callbacks
 FIGURES = {
     "lines of C in proxy/ and policies/": 91733,
     "lines of tests": 69887,
-    "words of documentation": 103582,
+    "words of documentation": 103561,
     "fields of struct client": 99,
     "files of the largest circle within a folder, callbacks included": 27,
 }
